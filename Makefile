@@ -1,0 +1,56 @@
+# The one way in. `make` lists what there is; .ci/run calls the same targets.
+.DEFAULT_GOAL := help
+MAKEFLAGS += --warn-undefined-variables
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+PYTHON ?= python3
+BIN := .venv/bin
+PY := $(BIN)/python
+CODE := protocol ledger p2pnode testnet
+READY := .venv/ready
+
+.PHONY: help setup demo test quick live lint fix lock bench shows night
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
+	  { echo "p2pnode needs Python 3.11, 3.12 or 3.13: make PYTHON=python3.12"; exit 1; }
+	@bash .ci/headers $(PYTHON)
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+setup: $(READY) ## .venv with everything, from requirements.lock
+
+demo: $(READY) ## set up, then run a whole network on this machine, once
+	$(BIN)/p2pnode demo
+
+test: $(READY) ## set up, then run all tests that need no socket, engine or GPU
+	HYPOTHESIS_PROFILE=ci $(PY) -m coverage run -m pytest -q
+	$(PY) -m coverage report
+
+quick: $(READY) ## tests under a second each
+	$(PY) -m pytest -q -m 'not live and not slow'
+
+live: $(READY) ## tests with real sockets and processes on loopback
+	$(PY) -m pytest -q -m live
+
+lint: $(READY) ## style, types, async habits, import rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/flake8-async --enable=ASYNC1,ASYNC2,ASYNC900 --disable=ASYNC114,ASYNC124,ASYNC128 $$(git ls-files 'p2pnode/*.py' 'testnet/*.py')
+	@# libp2p brings stubs of an old trio, which would hide the types of the one in use.
+	@rm -rf .venv/lib/python3.*/site-packages/trio-stubs
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+fix: $(READY) ## format, and mend what can be mended without thinking
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: ## resolve requirements.lock anew
+	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \
+	  --generate-hashes --no-header --no-emit-index-url --quiet -o requirements.lock

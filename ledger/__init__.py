@@ -1,0 +1,1 @@
+"""The replicated append-only record. Pure, one LevelDB adapter and one guard file aside."""

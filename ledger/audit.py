@@ -1,0 +1,134 @@
+"""Everything in a store judged anew. SPEC.md section 7. Reads, never writes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from ledger import keys
+from ledger.bodies import read_body
+from ledger.entry import Entry, Link, check_link, check_place, check_seal, link_of, read_entry
+from ledger.evidence import check
+from ledger.records import HEAD_BYTES_MAX, HeadRecord, Records
+from ledger.validity import check_body
+from protocol.codec import decode
+from protocol.errors import LocalFault, PeerFault
+from protocol.units import NetId, PublicKey
+
+Judge = Callable[[bytes, bytes], None]
+"""Raises PeerFault if the record of this key and value does not hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broken:
+    """The first record that does not hold, and the rule that it breaks."""
+
+    key: bytes
+    """Under which it is stored; entries have their feed and seq in it."""
+    rule: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What was walked. Without `broken` all of it holds."""
+
+    feeds: int
+    entries: int
+    conflicts: int
+    evidence: int
+    broken: Broken | None
+
+
+def audit(records: Records) -> Report:
+    """Walks entries, heads, conflicts and evidence; the first broken one ends the judging."""
+    chain = _Chain(records.net)
+    judges: dict[bytes, Judge] = {
+        keys.ENTRIES: chain.judge,
+        keys.HEADS: partial(_judge_head, records),
+        keys.CONFLICTS: partial(_judge_conflict, records.net),
+        keys.EVIDENCE: partial(_judge_evidence, records.net),
+    }
+    counts = dict.fromkeys(judges, 0)
+    broken = None
+    for prefix, judge in judges.items():
+        for key, raw in records.store.range(prefix, keys.after(prefix)):
+            counts[prefix] += 1
+            if broken is None:
+                broken = _broken(judge, key, raw)
+    return Report(
+        feeds=counts[keys.HEADS],
+        entries=counts[keys.ENTRIES],
+        conflicts=counts[keys.CONFLICTS],
+        evidence=counts[keys.EVIDENCE],
+        broken=broken,
+    )
+
+
+def check_own_feed(records: Records, feed: PublicKey) -> None:
+    """Links and seals of our own feed. Raises LocalFault at the first that does not hold."""
+    chain = _Chain(records.net)
+    for key, raw in records.store.range(*keys.entries(feed)):
+        if broken := _broken(chain.judge, key, raw):
+            raise LocalFault(
+                f"Our feed is damaged in the store: {broken.rule}.",
+                "move the store away, start again, and let the peers send the entries",
+            )
+    head = records.head(feed)
+    if head != chain.after:
+        raise LocalFault(
+            "Our feed in the store does not end where it should.",
+            "move the store away, start again, and let the peers send the entries",
+        )
+
+
+def _broken(judge: Judge, key: bytes, raw: bytes) -> Broken | None:
+    try:
+        judge(key, raw)
+    except PeerFault as fault:
+        return Broken(key=key, rule=fault.rule)
+    return None
+
+
+class _Chain:
+    """Judges the entries of main chains as they come, feed by feed."""
+
+    def __init__(self, net: NetId) -> None:
+        self.after: Link | None = None
+        self._net = net
+        self._feed = b""
+
+    def judge(self, key: bytes, raw: bytes) -> None:
+        if key[1:33] != self._feed:
+            self._feed, self.after = key[1:33], None
+        entry = read_entry(raw, self._net)
+        if key != keys.entry(entry.feed, entry.seq):
+            raise PeerFault("store.key", "an entry of another place")
+        check_link(entry.header, self.after)
+        _judge_alone(entry, self._net)
+        self.after = link_of(entry.draft)
+
+
+def _judge_alone(entry: Entry, net: NetId) -> None:
+    check_place(entry.header)
+    check_seal(entry, net)
+    check_body(read_body(entry.draft), entry.header, net)
+
+
+def _judge_head(records: Records, key: bytes, raw: bytes) -> None:
+    head = decode(raw, HeadRecord, size_max=HEAD_BYTES_MAX)
+    feed = PublicKey(key[1:])
+    last = list(records.raw_entries(feed, head.seq, head.seq + 2))
+    if len(last) != 1 or read_entry(last[0], records.net).id != head.id:
+        raise PeerFault("store.head", "not the end of the feed's entries")
+
+
+def _judge_conflict(net: NetId, key: bytes, raw: bytes) -> None:
+    entry = read_entry(raw, net)
+    if key != keys.conflict(entry.feed, entry.seq, entry.id):
+        raise PeerFault("store.key", "an entry of another place")
+    _judge_alone(entry, net)
+
+
+def _judge_evidence(net: NetId, key: bytes, raw: bytes) -> None:
+    offence = check(raw, net)
+    if key != keys.offence(offence.offender, offence.key):
+        raise PeerFault("store.key", "evidence of another offence")

@@ -1,0 +1,113 @@
+"""GRANT and RELEASE bodies for our own units, built from the fold. SPEC.md section 4. Pure.
+
+The owner is the only writer of its units' chains, so what the fold says here is the truth.
+"""
+
+from msgspec import UNSET
+
+from ledger.bodies import Body, Grant, GrantTurn, Interval, Reason, Release, ReleaseTurn, Statement
+from ledger.fold import Lease, State
+from ledger.limits import OPEN_MAX
+from ledger.units_chain import cut, follows, is_disjoint, next_place, opened, overlaps, turns_of
+from protocol.errors import LocalFault, Unavailable
+from protocol.lease import LeaseRequest, UnitTurn
+from protocol.units import Millis, PublicKey, Signature
+
+
+def grant_of(
+    state: State,
+    raw: bytes,
+    request: LeaseRequest,
+    *,
+    owner: PublicKey,
+    ts_ms: Millis,
+    witnesses: tuple[PublicKey, ...] = (),
+    quorum: int = 0,
+) -> Grant:
+    """The GRANT that gives what `request`, sealed in `raw`, asks for.
+
+    Raises Unavailable if a unit's counter has moved on, it is leased then, or has too many leases.
+    """
+    return Grant(
+        units=tuple(_granted(state, each, request, (owner, ts_ms)) for each in request.units),
+        start_ms=request.start_ms,
+        end_ms=request.end_ms,
+        request=raw,
+        witnesses=witnesses or UNSET,
+        quorum=quorum or UNSET,
+    )
+
+
+def _granted(
+    state: State, wanted: UnitTurn, request: LeaseRequest, by: tuple[PublicKey, Millis]
+) -> GrantTurn:
+    owner, ts_ms = by
+    last = state.turn(owner, wanted.unit)
+    place = next_place(last)
+    before = () if last is None else last.open
+    name = wanted.unit.hex()
+    if wanted.ctr != place.ctr:
+        raise Unavailable(f"unit {name} has turn {place.ctr} next, not {wanted.ctr}")
+    if overlaps(before, request.start_ms, request.end_ms):
+        raise Unavailable(f"unit {name} is leased in that time")
+    after = opened(before, Interval(request.start_ms, request.end_ms, place.ctr), ts_ms)
+    if len(after) > OPEN_MAX:
+        raise Unavailable(f"unit {name} has {OPEN_MAX} leases outstanding")
+    return GrantTurn(wanted.unit, place.ctr, place.gseq, place.gprev, after)
+
+
+def release_of(
+    state: State,
+    lease: Lease,
+    *,
+    ts_ms: Millis,
+    at_ms: Millis,
+    reason: Reason,
+    consent: Signature | None = None,
+) -> Release:
+    """The RELEASE that ends the lease at `at_ms` on all its units."""
+    turns = []
+    for each in lease.request.units:
+        last = state.turn(lease.owner, each.unit)
+        assert last is not None
+        place = next_place(last)
+        after = cut(last.open, each.ctr, at_ms, ts_ms)
+        turns.append(ReleaseTurn(each.unit, place.ctr, place.gseq, place.gprev, after, each.ctr))
+    return Release(
+        units=tuple(turns),
+        grant=lease.id,
+        at_ms=at_ms,
+        reason=reason,
+        consent=consent or UNSET,
+    )
+
+
+def check_innocent(state: State, body: Body, *, author: PublicKey, ts_ms: Millis) -> None:
+    """Raises LocalFault if an entry of ours with this body would prove an offence."""
+    for turn in turns_of(body):
+        assert isinstance(body, Grant | Release)
+        last = state.turn(author, turn.unit)
+        place = next_place(last)
+        before = () if last is None else last.open
+        if (
+            (turn.ctr, turn.gseq, turn.gprev) != (place.ctr, place.gseq, place.gprev)
+            or not is_disjoint(turn.open)
+            or not follows(before, body, turn.unit, ts_ms)
+        ):
+            raise _self_accusing(f"unit {turn.unit.hex()}")
+    if isinstance(body, Statement):
+        halves = state.halves(author, body.peer, money=body.money)
+        last_half = halves[-1].statement if halves else None
+        if last_half is not None and (
+            body.ctr <= last_half.ctr
+            or body.used_ms < last_half.used_ms
+            or body.amount_micro < last_half.amount_micro
+        ):
+            raise _self_accusing(f"our account with {body.peer.hex()[:16]}")
+
+
+def _self_accusing(about: str) -> LocalFault:
+    return LocalFault(
+        f"The entry would contradict an earlier one of ours, about {about}.",
+        "build it from the ledger as it is now",
+    )

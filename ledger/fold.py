@@ -1,0 +1,186 @@
+"""What a set of entries adds up to: leases, units, accounts, forks. SPEC.md section 7.
+
+The state depends on the set alone, never on the order or on repetition. It keeps facts under what
+names them and decides only when it is asked.
+"""
+
+from dataclasses import dataclass
+
+from ledger.bodies import (
+    Accept,
+    Genesis,
+    Grant,
+    GrantTurn,
+    Reason,
+    Release,
+    ReleaseTurn,
+    Statement,
+    read_body,
+    requested,
+)
+from ledger.entry import Entry
+from ledger.units_chain import Turn, turns_of
+from protocol.lease import LeaseRequest
+from protocol.units import Digest, Millis, PublicKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Granted:
+    """A GRANT as it was written."""
+
+    owner: PublicKey
+    seq: int
+    renter: PublicKey
+    request: LeaseRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """A RELEASE as it was written."""
+
+    owner: PublicKey
+    at_ms: Millis
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """What is known of a lease; that its time is over by itself is for the reader's clock."""
+
+    id: Digest
+    owner: PublicKey
+    renter: PublicKey
+    request: LeaseRequest
+    """Units, interval, tier, price and all else that both agreed to."""
+    is_accepted: bool
+    """Whether the renter has written its half."""
+    ended_ms: Millis
+    """Where the lease ends: as agreed, or where a RELEASE has put it."""
+    reason: Reason | None
+    """Of the RELEASE that ended it; None while there is none."""
+    is_forked: bool
+    """Whether the GRANT stands at or after a fork: it binds its owner and gives it no right."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Half:
+    """One side's STATEMENT and where it stands."""
+
+    author: PublicKey
+    seq: int
+    id: Digest
+    statement: Statement
+
+
+class State:
+    """The fold of all entries applied so far. One owner."""
+
+    def __init__(self) -> None:
+        self._granted: dict[Digest, Granted] = {}
+        self._accepted: dict[Digest, dict[PublicKey, None]] = {}
+        self._released: dict[Digest, dict[Digest, Released]] = {}
+        self._turns: dict[tuple[PublicKey, bytes], Turn] = {}
+        self._halves: dict[tuple[PublicKey, PublicKey, str], dict[Digest, Half]] = {}
+        self._forks: dict[PublicKey, int] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, State) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def lease(self, grant: Digest) -> Lease | None:
+        """The lease of this GRANT, if the GRANT is here."""
+        granted = self._granted.get(grant)
+        if granted is None:
+            return None
+        release = self._release_of(grant, granted.owner)
+        agreed = granted.request.end_ms
+        return Lease(
+            id=grant,
+            owner=granted.owner,
+            renter=granted.renter,
+            request=granted.request,
+            is_accepted=granted.renter in self._accepted.get(grant, {}),
+            ended_ms=agreed if release is None else Millis(min(agreed, release.at_ms)),
+            reason=None if release is None else release.reason,
+            is_forked=self.is_forked(granted.owner, granted.seq),
+        )
+
+    def _release_of(self, grant: Digest, owner: PublicKey) -> Released | None:
+        """The release that ends the lease earliest; among equals the one with the smaller id."""
+        ends = [
+            (release.at_ms, release_id, release)
+            for release_id, release in self._released.get(grant, {}).items()
+            if release.owner == owner
+        ]
+        return min(ends, key=lambda end: end[:2])[2] if ends else None
+
+    def leases(self) -> list[Lease]:
+        """All leases, in the order of their ids."""
+        found = (self.lease(grant) for grant in sorted(self._granted))
+        return [lease for lease in found if lease is not None]
+
+    def turn(self, owner: PublicKey, unit: bytes) -> Turn | None:
+        """The newest entry of the owner's unit; where counters are equal, the smaller id."""
+        return self._turns.get((owner, unit))
+
+    def halves(self, author: PublicKey, peer: PublicKey, *, money: str) -> list[Half]:
+        """The author's statements of its account with the peer, by counter, then id."""
+        found = self._halves.get((author, peer, money), {})
+        return sorted(found.values(), key=lambda half: (half.statement.ctr, half.id))
+
+    def newest_half(self, author: PublicKey, peer: PublicKey, *, money: str) -> Half | None:
+        """The author's last statement below a fork, which is what may count in its favour."""
+        sound = [
+            half
+            for half in self.halves(author, peer, money=money)
+            if not self.is_forked(half.author, half.seq)
+        ]
+        return sound[-1] if sound else None
+
+    def fork_of(self, feed: PublicKey) -> int | None:
+        """Where the feed is known to fork, lowest place first; None if it is not."""
+        return self._forks.get(feed)
+
+    def is_forked(self, feed: PublicKey, seq: int) -> bool:
+        """Whether this place is at or after a fork of its feed."""
+        return feed in self._forks and seq >= self._forks[feed]
+
+    def fork(self, feed: PublicKey, seq: int) -> None:
+        """Learns that the feed forks there; the lowest place known is kept."""
+        self._forks[feed] = min(seq, self._forks.get(feed, seq))
+
+    def apply(self, entry: Entry) -> None:
+        """Adds what an accepted entry says; entries of unknown kinds say nothing.
+
+        Raises PeerFault if the entry was not judged before.
+        """
+        body = read_body(entry.draft)
+        self._apply_turns(entry, turns_of(body))
+        match body:
+            case None | Genesis():
+                pass
+            case Grant():
+                renter, request = requested(body)
+                self._granted[entry.id] = Granted(
+                    owner=entry.feed, seq=entry.seq, renter=renter, request=request
+                )
+            case Release():
+                self._released.setdefault(body.grant, {})[entry.id] = Released(
+                    owner=entry.feed, at_ms=body.at_ms, reason=body.reason
+                )
+            case Accept():
+                self._accepted.setdefault(body.grant, {})[entry.feed] = None
+            case Statement():
+                account = (entry.feed, body.peer, body.money)
+                self._halves.setdefault(account, {})[entry.id] = Half(
+                    author=entry.feed, seq=entry.seq, id=entry.id, statement=body
+                )
+
+    def _apply_turns(self, entry: Entry, turns: tuple[GrantTurn | ReleaseTurn, ...]) -> None:
+        for turn in turns:
+            new = Turn(ctr=turn.ctr, seq=entry.seq, id=entry.id, open=turn.open)
+            unit = (entry.feed, turn.unit)
+            old = self._turns.get(unit)
+            if old is None or (-new.ctr, new.id) < (-old.ctr, old.id):
+                self._turns[unit] = new

@@ -1,0 +1,96 @@
+"""The HTTP API: routes and nothing else. What it tells and does are functions given to it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from litestar import Litestar, Request, Response, get, post
+from litestar.datastructures import State
+from litestar.exceptions import HTTPException
+from litestar.openapi.config import OpenAPIConfig
+
+from p2pnode.api.documents import AskChange, OfferListDocument, Problem, StatusDocument
+from p2pnode.matching.search import Wish
+from protocol.advert import TIERS, Tier
+from protocol.errors import LocalFault
+from protocol.units import Mebibytes, Micros
+
+SHOWN_DEFAULT = 50
+SHOWN_MAX = 16_384
+ApiRequest = Request[None, None, State]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What the API can tell and do."""
+
+    status: Callable[[], StatusDocument]
+    search: Callable[[Wish, int], OfferListDocument]
+    set_ask: Callable[[AskChange], None]
+    """Raises LocalFault."""
+
+
+def build_app(services: Services) -> Litestar:
+    """The application, ready for a server."""
+
+    @get("/healthz")
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @get("/v1/status")
+    async def status() -> StatusDocument:
+        return services.status()
+
+    @get("/v1/offers")
+    async def offers(  # noqa: PLR0917 - query parameters
+        vram_mib_min: int | None = None,
+        model: list[str] | None = None,
+        region: list[str] | None = None,
+        tier: str = "silver",
+        ask_micro_max: int | None = None,
+        money: str | None = None,
+        gpus: int = 1,
+        limit: int = SHOWN_DEFAULT,
+    ) -> OfferListDocument:
+        wish = Wish(
+            gpus=gpus,
+            vram_min=None if vram_mib_min is None else Mebibytes(vram_mib_min),
+            models=tuple(model or ()),
+            regions=tuple(region or ()),
+            tier=_tier(tier),
+            ask_max=None if ask_micro_max is None else Micros(ask_micro_max),
+            money=money,
+        )
+        return services.search(wish, max(0, min(limit, SHOWN_MAX)))
+
+    @post("/v1/ask", status_code=200)
+    async def ask(data: AskChange) -> dict[str, str]:
+        services.set_ask(data)
+        return {"applies": "now, to new leases"}
+
+    return Litestar(
+        route_handlers=[healthz, status, offers, ask],
+        exception_handlers={LocalFault: _local_fault, HTTPException: _http_fault},
+        openapi_config=OpenAPIConfig(title="p2pnode", version="1", path="/schema"),
+        # Litestar would take over the root logger.
+        logging_config=None,
+        debug=False,
+    )
+
+
+def _tier(text: str) -> Tier:
+    for tier in TIERS:
+        if tier == text:
+            return tier
+    raise LocalFault(f"{text!r} is no tier", "gold, silver or bronze")
+
+
+def _local_fault(_request: ApiRequest, fault: LocalFault) -> Response[Problem]:
+    return _problem(Problem(title=fault.what, status=400, cure=fault.cure))
+
+
+def _http_fault(_request: ApiRequest, error: HTTPException) -> Response[Problem]:
+    return _problem(Problem(title=error.detail, status=error.status_code))
+
+
+def _problem(problem: Problem) -> Response[Problem]:
+    return Response(problem, status_code=problem.status, media_type="application/problem+json")

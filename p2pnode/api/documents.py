@@ -1,0 +1,111 @@
+"""What the node tells its user, as JSON. Sums in micro-units, sizes in MiB, times in ms.
+
+A document has a schema name; within one schema version fields are only added.
+"""
+
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+
+class NetworkDocument(Struct, frozen=True, kw_only=True):
+    """Which network this is."""
+
+    id: str
+    name: str
+    kind: Literal["main", "test"]
+    money: str
+
+
+class GossipDocument(Struct, frozen=True, kw_only=True):
+    """How the announcements fare."""
+
+    mesh: dict[str, int]
+    """Topic -> neighbours that we exchange it with; empty for a light client."""
+    taken: int
+    late: int
+    over_budget: int
+    refused: dict[str, int]
+    """Rule -> how many messages broke it."""
+
+
+class StatusDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode status`."""
+
+    schema: str = "p2pnode.status/1"
+    name: str
+    peer: str
+    feed: str
+    account: str
+    network: NetworkDocument
+    roles: tuple[str, ...]
+    is_light: bool
+    addresses: tuple[str, ...]
+    """Full addresses, with the peer id."""
+    neighbours: tuple[str, ...]
+    offers: int
+    """Open offers in the book, our own among them."""
+    gossip: GossipDocument
+    questions_refused: dict[str, int]
+    offers_found_by_sync: int
+    offered: tuple[str, ...]
+    """What we offer, in words."""
+    ask_micro_per_gpu_hour: int | None
+    simulated: tuple[str, ...]
+    """What of this node is simulated."""
+    rss_bytes: int
+    up_ms: int
+
+
+class OfferDocument(Struct, frozen=True, kw_only=True):
+    """One offer."""
+
+    key: str
+    peer: str
+    account: str
+    model: str
+    vram_mib: int
+    gpu_class: int
+    units: int
+    free: int
+    gpu: Literal["nvml", "simulated"]
+    isolation: str
+    region: str
+    money: str
+    asks: dict[str, int]
+    """Tier -> posted price in micro-units per GPU-hour; gold is quoted on request."""
+    incarnation: int
+    seq: int
+    issued_ms: int
+    expires_ms: int
+    addresses: tuple[str, ...]
+
+
+class OfferListDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode offer search`."""
+
+    schema: str = "p2pnode.offer.list/1"
+    items: tuple[OfferDocument, ...]
+    seen: int
+    """Open offers that were looked at."""
+    misfits: dict[str, int]
+    """First failing constraint -> how many offers it ruled out."""
+    left_out: int
+    """Offers that fit but are beyond the limit."""
+
+
+class AskChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A new posted price."""
+
+    micro_per_gpu_hour: int = msgspec.field()
+    money: str
+
+
+class Problem(Struct, frozen=True, kw_only=True):
+    """What went wrong, for people and scripts (RFC 9457)."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    cure: str = ""

@@ -1,0 +1,84 @@
+"""Arguments in, text out. Talks to a running node through its API.
+
+Nothing here loads the node, its network library or its scheduler, so that help is instant; the
+commands that run a node import it when they do.
+"""
+
+import importlib
+import sys
+from typing import Final, NoReturn
+
+import click
+
+from p2pnode.cli.output import report
+from protocol.errors import P2PError, Unavailable
+
+EXIT_FAILED: Final = 1
+EXIT_UNREACHABLE: Final = 6
+EXIT_INTERRUPTED: Final = 130
+
+COMMANDS: Final = {
+    "up": ("p2pnode.cli.node:up", "Run a node here until Ctrl-C."),
+    "status": ("p2pnode.cli.node:status", "Show the running node and how it fares."),
+    "network": ("p2pnode.cli.network:network", "Found a network, invite to it, join one."),
+    "offer": ("p2pnode.cli.offer:offer", "See what is offered on the network."),
+    "ask": ("p2pnode.cli.ask:ask", "See or set the price this node asks."),
+    "demo": ("testnet.cli:demo", "Run a whole network on this machine, once."),
+    "testnet": ("testnet.cli:testnet", "A network of real nodes on this machine, to play with."),
+    "version": ("p2pnode.cli.node:version", "Print the version."),
+}
+"""Command -> (where it is, its line in the help); loaded when called."""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """In the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The command, imported."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The table, without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """Rent out, or rent, a GPU directly from another person's machine."""
+
+
+def main() -> NoReturn:
+    """The command `p2pnode`. Exit codes are listed in README.md."""
+    try:
+        code = cli.main(prog_name="p2pnode", standalone_mode=False)
+    except click.exceptions.Abort:
+        code = EXIT_INTERRUPTED
+    except click.ClickException as error:
+        report(error.format_message(), _hint(error))
+        code = error.exit_code
+    except P2PError as error:
+        report(getattr(error, "what", str(error)), getattr(error, "cure", ""))
+        code = EXIT_UNREACHABLE if isinstance(error, Unavailable) else EXIT_FAILED
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; Python must not complain when it flushes.
+        sys.stdout = None
+        code = 0
+    sys.exit(code or 0)
+
+
+def _hint(error: click.ClickException) -> str:
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        return f"{error.ctx.command_path} --help"
+    return ""

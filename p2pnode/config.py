@@ -1,0 +1,289 @@
+"""What the owner of a node has chosen, from `config.toml`. Alone in reading the environment.
+
+Kept light, since the command line loads it: no keys, no network, no scheduler.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import Struct
+
+from p2pnode.config_keys import ARRAYS, KEYS, TABLES, line_of, nearest_key
+from p2pnode.quantities import Money, format_rate, format_span
+from protocol.errors import LocalFault
+from protocol.units import Mebibytes, MillisSpan
+
+Role = Literal["owner", "renter"]
+Tier = Literal["gold", "silver", "bronze"]
+EngineChoice = Literal["auto", "process", "docker"]
+GossipChoice = Literal["auto", "on", "off"]
+
+
+class Network(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[network]`: where the node listens and whom it calls first."""
+
+    listen: tuple[str, ...] = ("/ip4/0.0.0.0/tcp/4001",)
+    announce: tuple[str, ...] = ()
+    """What others are told instead of the bound addresses; empty: the bound ones."""
+    bootstrap: tuple[str, ...] = ()
+    region: str = "ZZ"
+    """ISO 3166 country; ZZ is unknown."""
+    heartbeat: MillisSpan = MillisSpan(30_000)
+    """From one advert to the next."""
+    gossip: GossipChoice = "auto"
+    """Whether the node is part of the gossip meshes; auto: unless it only rents."""
+
+
+class Pricing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[pricing]`: what the owner asks, and for which leases."""
+
+    ask: Money | None = None
+    """For one GPU and one hour; None: no price is posted."""
+    min_lease: MillisSpan = MillisSpan(60_000)
+    max_lease: MillisSpan = MillisSpan(7 * 86_400_000)
+    period: MillisSpan = MillisSpan(60_000)
+    """What is metered and paid at a time."""
+    tiers: tuple[Tier, ...] = ("silver", "bronze")
+    """Best first, as adverts list them."""
+
+
+class SimulatedGpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[[gpu.simulated]]`: `count` alike GPUs that do not exist, for test networks."""
+
+    model: str
+    vram: Mebibytes
+    """Of each."""
+    count: int = 1
+
+
+class Gpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[gpu]`: what is offered."""
+
+    simulated: tuple[SimulatedGpu, ...] = ()
+
+
+class Workloads(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[workloads]`: how jobs are run."""
+
+    engine: EngineChoice = "auto"
+
+
+class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that an owner can choose; the defaults are what an empty file means."""
+
+    schema: Literal[1] = 1
+    name: str = "node"
+    roles: tuple[Role, ...] = ("owner", "renter")
+    network: Network = Network()
+    pricing: Pricing = Pricing()
+    gpu: Gpu = Gpu()
+    workloads: Workloads = Workloads()
+
+
+DEFAULTS: Final = Config()
+
+
+def load_config(path: Path) -> Config:
+    """The choices in this file and in the environment; a missing file is an empty one.
+
+    Raises LocalFault as `read_config` does, or if the file cannot be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        text = ""
+    except UnicodeDecodeError as error:
+        raise LocalFault(f"{path}: this is not text in UTF-8.", "save it as UTF-8") from error
+    except OSError as error:
+        raise LocalFault(f"{path}: cannot be read: {error.strerror}.", f"ls -l {path}") from error
+    return read_config(text, origin=str(path), variables=os.environ)
+
+
+def home_variable() -> Path | None:
+    """The directory that P2PNODE_HOME names, if any."""
+    folder = os.environ.get("P2PNODE_HOME")
+    return Path(folder) if folder else None
+
+
+def read_config(text: str, *, origin: str, variables: Mapping[str, str]) -> Config:
+    """The choices in this text and in variables P2PNODE_SECTION__KEY, which go first.
+
+    A list in a variable has commas between its items.
+    Raises LocalFault that names `origin` and line, or the variable; and the key.
+    """
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _syntax_fault(text, origin, str(error)) from error
+    overridden = _override(tables, variables)
+
+    def where(key: str) -> str:
+        return overridden.get(key) or f"{origin}:{line_of(text, key)}"
+
+    chosen = _read_table(tables, "", where)
+    config = msgspec.convert(chosen, Config)
+    if config.pricing.min_lease > config.pricing.max_lease:
+        key = "min_lease" if "min_lease" in chosen["pricing"] else "max_lease"
+        raise LocalFault(
+            f"{where(f'pricing.{key}')}: pricing.min_lease is longer than pricing.max_lease.",
+            'write for example min_lease = "1m" and max_lease = "7d"',
+        )
+    return config
+
+
+def default_config_text(config: Config = DEFAULTS) -> str:
+    """The text of a file that chooses this, each key with its explanation."""
+    network, pricing = config.network, config.pricing
+    ask = f'ask = "{format_rate(pricing.ask)}"' if pricing.ask else '# ask = "0.38 USD/gpu-h"'
+    gpus = "\n".join(_gpu_text(gpu, "") for gpu in config.gpu.simulated)
+    example = _gpu_text(SimulatedGpu(model="RTX 4090", vram=Mebibytes(24_564), count=2), "# ")
+    return f"""\
+# What this node does. A variable such as P2PNODE_NETWORK__REGION=DE goes before the line here.
+schema = 1
+name = {_quoted(config.name)}
+roles = {_listed(config.roles)}  # owner: rents GPUs out; renter: rents them
+
+[network]
+listen = {_listed(network.listen)}
+announce = {_listed(network.announce)}  # what others are told instead; empty: what is bound
+bootstrap = {_listed(network.bootstrap)}  # first peers, each ends in /p2p/ and its peer id
+region = {_quoted(network.region)}  # ISO 3166 country, ZZ: unknown
+heartbeat = {_quoted(format_span(network.heartbeat))}  # from one advert to the next
+gossip = {_quoted(network.gossip)}  # on, off; auto: on unless the only role is renter
+
+[pricing]
+{ask}  # for one GPU and one hour
+min_lease = {_quoted(format_span(pricing.min_lease))}
+max_lease = {_quoted(format_span(pricing.max_lease))}
+period = {_quoted(format_span(pricing.period))}  # what is metered and paid at a time
+tiers = {_listed(pricing.tiers)}  # gold, silver, bronze
+
+[workloads]
+engine = {_quoted(config.workloads.engine)}  # auto, process, docker
+
+# GPUs that do not exist, for test networks; one such table for each model.
+{gpus or example}"""
+
+
+def _gpu_text(gpu: SimulatedGpu, mark: str) -> str:
+    return (
+        f"{mark}[[gpu.simulated]]\n"
+        f"{mark}model = {_quoted(gpu.model)}\n"
+        f'{mark}vram = "{gpu.vram}MiB"\n'
+        f"{mark}count = {gpu.count}\n"
+    )
+
+
+def _listed(items: tuple[str, ...]) -> str:
+    return f"[{', '.join(_quoted(item) for item in items)}]"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _override(tables: dict[str, Any], variables: Mapping[str, str]) -> dict[str, str]:
+    """Put the variables into the tables; the keys that came so, each with its variable."""
+    overridden = {}
+    for name, text in sorted(variables.items()):
+        key = name.removeprefix("P2PNODE_").lower().replace("__", ".")
+        # Variables of other uses, such as P2PNODE_HOME, have no section.
+        if not name.startswith("P2PNODE_") or (key not in KEYS and "." not in key):
+            continue
+        section, _, leaf = key.rpartition(".")
+        if section in ARRAYS or key in ARRAYS:
+            raise LocalFault(f"{name}: this is set in config.toml only.", f"unset {name}")
+        if key not in KEYS:
+            raise _unknown(name, key)
+        table = tables.setdefault(section, {}) if section else tables
+        if isinstance(table, dict):
+            table[leaf] = _value_in_variable(key, text)
+            overridden[key] = name
+    return overridden
+
+
+def _value_in_variable(key: str, text: str) -> object:
+    """The text as the kind of value that the key has in TOML."""
+    example = _example_of(key)
+    if isinstance(example, list):
+        return [item.strip() for item in text.split(",")] if text else []
+    if isinstance(example, int) and re.fullmatch(r"[0-9]{1,18}", text):
+        return int(text)
+    return text
+
+
+def _example_of(key: str) -> object:
+    return tomllib.loads(f"example = {KEYS[key].example}")["example"]
+
+
+Where = Callable[[str], str]
+"""File and line, or the variable, in which a key is set."""
+
+
+def _read_table(table: Mapping[str, object], name: str, where: Where) -> dict[str, Any]:
+    at = f"{name}." if name else ""
+    return {leaf: _read_value(f"{at}{leaf}", value, where) for leaf, value in table.items()}
+
+
+def _read_value(key: str, value: object, where: Where) -> object:
+    plain = re.sub(r"\[[0-9]+\]", "", key)
+    if plain in TABLES:
+        return _read_section(key, plain, value, where)
+    if plain not in KEYS:
+        raise _unknown(where(key), plain)
+    try:
+        return KEYS[plain].read(value)
+    except ValueError as error:
+        what = f"{plain} is {_shown(value)}, not {KEYS[plain].wanted}."
+        raise LocalFault(f"{where(key)}: {what}", _cure(where(key), plain)) from error
+    except LocalFault as fault:
+        what = f"{plain}: {fault.what}"
+        raise LocalFault(f"{where(key)}: {what}", _cure(where(key), plain)) from fault
+
+
+def _read_section(key: str, plain: str, value: object, where: Where) -> object:
+    if plain in ARRAYS and key == plain and isinstance(value, list):
+        return [_read_value(f"{key}[{i}]", item, where) for i, item in enumerate(value)]
+    if not isinstance(value, dict) or (plain in ARRAYS and key == plain):
+        header = f"[[{plain}]]" if plain in ARRAYS else f"[{plain}]"
+        raise LocalFault(f"{where(key)}: {plain} is a table.", f"write {header} on its own line")
+    for needed in ARRAYS.get(plain, ()):
+        if needed not in value:
+            raise LocalFault(
+                f"{where(key)}: {plain}.{needed} is missing.",
+                _cure(where(key), f"{plain}.{needed}"),
+            )
+    return _read_table(value, key, where)
+
+
+def _unknown(where: str, key: str) -> LocalFault:
+    if nearest := nearest_key(key):
+        what = f'{where}: unknown key {_shown(key)}; did you mean "{nearest}"?'
+        return LocalFault(what, "correct it or take it out")
+    return LocalFault(f"{where}: unknown key {_shown(key)}.", "take it out")
+
+
+def _cure(where: str, key: str) -> str:
+    """A right value, in the form that suits the place where the wrong one stands."""
+    if not where.startswith("P2PNODE_"):
+        return f"write for example {key.rpartition('.')[2]} = {KEYS[key].example}"
+    example = _example_of(key)
+    return f"{where}={','.join(example)}" if isinstance(example, list) else f"{where}={example}"
+
+
+def _syntax_fault(text: str, origin: str, message: str) -> LocalFault:
+    at = re.fullmatch(r"(.*) \(at (?:line ([0-9]+), column [0-9]+|end of document)\)", message)
+    what = at[1] if at else message
+    line = int(at[2]) if at and at[2] else max(1, len(text.splitlines()))
+    return LocalFault(f"{origin}:{line}: this is not TOML: {what}.", 'write key = "value"')
+
+
+def _shown(value: object) -> str:
+    text = f'"{value}"' if isinstance(value, str) else str(value)
+    short = text if len(text) <= 80 else f"{text[:77]}..."
+    return short if short.isprintable() else ascii(short)

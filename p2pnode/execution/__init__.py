@@ -1,0 +1,1 @@
+"""Runs jobs: GPUs, engines, one worker for each lease."""

@@ -1,0 +1,41 @@
+"""What GPUs this host has. `nvml_probe` reads real ones, `SimulatedProbe` is for test networks."""
+
+from typing import Protocol
+
+from p2pnode.gpus import Gpu, SimulatedGpus
+from protocol.signing import digest
+from protocol.units import PublicKey
+
+
+class GpuProbe(Protocol):
+    """Finds the GPUs of this host."""
+
+    async def read(self) -> tuple[Gpu, ...]:
+        """The GPUs that work now, in a stable order. Raises Unavailable if none can be asked."""
+
+
+class SimulatedProbe:
+    """See GpuProbe. Only in networks whose genesis says test."""
+
+    def __init__(self, feed: PublicKey, gpus: tuple[SimulatedGpus, ...]) -> None:
+        self._feed = feed
+        self._gpus = gpus
+
+    async def read(self) -> tuple[Gpu, ...]:
+        alike = [kind for kind in self._gpus for _ in range(kind.count)]
+        return tuple(
+            Gpu(
+                unit=digest("simulated-unit", self._feed + index.to_bytes(4, "big"))[:16],
+                model=kind.model,
+                vram=kind.vram,
+                source="simulated",
+            )
+            for index, kind in enumerate(alike)
+        )
+
+
+class NoGpus:
+    """See GpuProbe. A host that offers none."""
+
+    async def read(self) -> tuple[Gpu, ...]:
+        return ()

@@ -1,0 +1,26 @@
+"""What the parts of a node call a GPU. Plain data."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from protocol.units import Mebibytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One leasable GPU."""
+
+    unit: bytes
+    """16 bytes that name it in adverts, bids and leases for as long as the owner has it."""
+    model: str
+    vram: Mebibytes
+    source: Literal["nvml", "simulated"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedGpus:
+    """Some alike GPUs that do not exist."""
+
+    model: str
+    vram: Mebibytes
+    count: int

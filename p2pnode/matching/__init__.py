@@ -1,0 +1,1 @@
+"""Decides who runs what: the book of offers, our prices, auctions."""

@@ -1,0 +1,26 @@
+"""Counts of what one host had to drop; nothing here decides anything."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, kw_only=True)
+class Damage:
+    """Running totals of one host. Owned by the host, written by the patches and the transport."""
+
+    streams_dropped: int = 0
+    gossip_dropped: int = 0
+    connections_stalled: int = 0
+    connections_flooded: int = 0
+    handlers_failed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """A snapshot of the totals, and of the connections that are open now."""
+
+    connections: int
+    streams_dropped: int  # an inbound stream raised in the library and was reset
+    gossip_dropped: int  # a gossip message raised while it was taken in
+    connections_stalled: int  # closed, because the peer did not drain what we wrote
+    connections_flooded: int  # closed, because the peer sent beyond what we let it
+    handlers_failed: int  # a handler or judge of ours has a bug; the log has it

@@ -1,0 +1,130 @@
+"""Whom we know and how to reach them; keeps us connected to enough of them."""
+
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from p2pnode.network.transport import Streams
+from protocol.errors import Unavailable
+from protocol.units import PeerId
+
+log = logging.getLogger(__name__)
+
+NEIGHBOURS_WANTED: Final = 8
+"""Enough for a gossip mesh of six with two to spare; inbound ones come on top."""
+LOOK_S: Final = 0.5
+"""How soon a new neighbour is noticed."""
+DIALS_AT_ONCE_MAX: Final = 4
+DIAL_S: Final = 10
+BACKOFF_S_MIN: Final = 1.0
+BACKOFF_S_MAX: Final = 60.0
+KNOWN_MAX: Final = 4_096
+
+
+@dataclass(slots=True)
+class _Known:
+    """How to reach a peer, and when it makes sense to try again."""
+
+    addresses: tuple[str, ...]
+    is_kept: bool
+    """Bootstrap peers are never forgotten."""
+    backoff_s: float = BACKOFF_S_MIN
+    not_before_s: float = 0.0
+
+
+class Peers:
+    """The address book and the dialler."""
+
+    def __init__(
+        self,
+        *,
+        own: PeerId,
+        streams: Streams,
+        bootstrap: dict[PeerId, tuple[str, ...]],
+        rng: random.Random,
+    ) -> None:
+        self._own = own
+        self._streams = streams
+        self._rng = rng
+        self._known = {
+            peer: _Known(addresses, is_kept=True)
+            for peer, addresses in bootstrap.items()
+            if peer != own
+        }
+
+    def learn(self, peer: PeerId, addresses: tuple[str, ...]) -> None:
+        """Remember where a peer said it is; what it said last is tried."""
+        if peer == self._own or not addresses:
+            return
+        known = self._known.get(peer)
+        if known is not None:
+            known.addresses = addresses
+            return
+        while len(self._known) >= KNOWN_MAX:
+            forgotten = next((p for p, k in self._known.items() if not k.is_kept), None)
+            if forgotten is None:
+                return
+            del self._known[forgotten]
+        self._known[peer] = _Known(addresses, is_kept=False)
+
+    async def reach(self, peer: PeerId) -> None:
+        """Be connected with a peer that we know of; the deadline is the caller's.
+
+        Raises Unavailable.
+        """
+        if peer in self._streams.neighbours():
+            return
+        known = self._known.get(peer)
+        if known is None:
+            raise Unavailable("no address of the peer is known")
+        try:
+            await self._streams.connect(peer, known.addresses)
+        except Unavailable:
+            known.not_before_s = trio.current_time() + known.backoff_s
+            known.backoff_s = min(known.backoff_s * 2, BACKOFF_S_MAX)
+            raise
+        known.backoff_s = BACKOFF_S_MIN
+
+    async def run(
+        self,
+        on_neighbour: Callable[[PeerId], None],
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Dial until there are enough neighbours, and tell of each new one, until cancelled."""
+        task_status.started()
+        before: tuple[PeerId, ...] = ()
+        while True:
+            await self._dial_some()
+            now = self._streams.neighbours()
+            for peer in now:
+                if peer not in before:
+                    on_neighbour(peer)
+            before = now
+            await trio.sleep(LOOK_S)
+
+    async def _dial_some(self) -> None:
+        neighbours = self._streams.neighbours()
+        missing = min(NEIGHBOURS_WANTED - len(neighbours), DIALS_AT_ONCE_MAX)
+        if missing <= 0:
+            return
+        now_s = trio.current_time()
+        candidates = [
+            peer
+            for peer, known in self._known.items()
+            if peer not in neighbours and known.not_before_s <= now_s
+        ]
+        async with trio.open_nursery() as nursery:
+            for peer in self._rng.sample(candidates, min(missing, len(candidates))):
+                nursery.start_soon(self._dial, peer)
+
+    async def _dial(self, peer: PeerId) -> None:
+        try:
+            with trio.move_on_after(DIAL_S):
+                await self.reach(peer)
+        except Unavailable as error:
+            log.info("dial failed", extra={"peer": peer.hex(), "why": str(error)})

@@ -1,0 +1,141 @@
+"""What a running node says of itself, as API documents. Reads the parts, changes nothing."""
+
+import resource
+
+from p2pnode.api.app import Services
+from p2pnode.api.documents import (
+    AskChange,
+    GossipDocument,
+    NetworkDocument,
+    OfferDocument,
+    OfferListDocument,
+    StatusDocument,
+)
+from p2pnode.matching.book import Offer
+from p2pnode.matching.search import Wish, search
+from p2pnode.network.peer_text import address_text, peer_text
+from p2pnode.node import Node, advert_topics
+from p2pnode.quantities import format_money
+from protocol.advert import TIERS, ask_for
+from protocol.errors import LocalFault
+from protocol.units import Micros, Millis
+
+
+def services_of(node: Node, *, up_since: Millis) -> Services:
+    """The node as its API sees it."""
+
+    def set_ask(change: AskChange) -> None:
+        posting = node.provider.posting
+        if change.money != posting.money:
+            raise LocalFault(
+                f"this node asks in {posting.money}, not in {change.money}",
+                f"p2pnode ask set '0.35 {posting.money}/gpu-h'",
+            )
+        if change.micro_per_gpu_hour < 0:
+            raise LocalFault("an ask cannot be negative")
+        node.provider.set_ask(Micros(change.micro_per_gpu_hour))
+
+    return Services(
+        status=lambda: status_of(node, up_since=up_since),
+        search=lambda wish, limit: offers_of(node, wish, limit=limit),
+        set_ask=set_ask,
+    )
+
+
+def status_of(node: Node, *, up_since: Millis) -> StatusDocument:
+    """The node in one document."""
+    certificate = node.identity.certificate
+    transport = node.ports.transport
+    now = node.ports.clock.now()
+    feed = node.feed
+    topics = () if node.is_light else advert_topics(node.genesis)
+    return StatusDocument(
+        name=node.config.name,
+        peer=peer_text(certificate.peer_id),
+        feed=certificate.feed.hex(),
+        account=certificate.root.hex(),
+        network=NetworkDocument(
+            id=node.net.hex(),
+            name=node.genesis.name,
+            kind=node.genesis.kind,
+            money=node.genesis.money,
+        ),
+        roles=node.config.roles,
+        is_light=node.is_light,
+        addresses=tuple(
+            address_text(certificate.peer_id, address) for address in transport.addresses()
+        ),
+        neighbours=tuple(peer_text(peer) for peer in transport.neighbours()),
+        offers=len(node.book.open_offers(now)),
+        gossip=GossipDocument(
+            mesh={topic: len(transport.mesh(topic)) for topic in topics},
+            taken=feed.taken,
+            late=feed.late,
+            over_budget=feed.over_budget,
+            refused=feed.refused,
+        ),
+        questions_refused=node.exchange.refused,
+        offers_found_by_sync=node.offer_sync.found,
+        offered=_offered(node),
+        ask_micro_per_gpu_hour=node.provider.posting.ask,
+        simulated=_simulated(node),
+        rss_bytes=_rss_bytes(),
+        up_ms=now - up_since,
+    )
+
+
+def offers_of(node: Node, wish: Wish, *, limit: int) -> OfferListDocument:
+    """The open offers that fit, cheapest first, and what the others fail for."""
+    offers = node.book.open_offers(node.ports.clock.now())
+    found = search(offers, wish)
+    return OfferListDocument(
+        items=tuple(_offer_document(offer) for offer in found.fits[:limit]),
+        seen=len(offers),
+        misfits=found.misfits,
+        left_out=max(0, len(found.fits) - limit),
+    )
+
+
+def _offer_document(offer: Offer) -> OfferDocument:
+    advert = offer.advert
+    asks = {tier: ask_for(advert, tier) for tier in TIERS}
+    return OfferDocument(
+        key=offer.head[0].hex(),
+        peer=peer_text(offer.certificate.peer_id),
+        account=offer.certificate.root.hex(),
+        model=advert.model,
+        vram_mib=advert.vram_mib,
+        gpu_class=advert.gpu_class,
+        units=advert.units,
+        free=advert.free,
+        gpu=advert.gpu,
+        isolation=advert.isolation,
+        region=advert.region,
+        money=advert.money,
+        asks={tier: ask for tier, ask in asks.items() if ask is not None},
+        incarnation=advert.incarnation,
+        seq=advert.seq,
+        issued_ms=advert.issued_ms,
+        expires_ms=advert.not_after_ms,
+        addresses=advert.addresses,
+    )
+
+
+def _offered(node: Node) -> tuple[str, ...]:
+    posting = node.provider.posting
+    if posting.ask is None:
+        return ()
+    price = format_money(posting.ask, posting.money)
+    return tuple(
+        f"{len(shelf.units)} x {shelf.model} ({shelf.source}) at {price}/gpu-h"
+        for shelf in node.provider.shelves
+    )
+
+
+def _simulated(node: Node) -> tuple[str, ...]:
+    return ("gpu",) if any(shelf.source == "simulated" for shelf in node.provider.shelves) else ()
+
+
+def _rss_bytes() -> int:
+    """The most memory that this process has used so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,185 @@
+"""What a peer offers, signed, short-lived and gossiped. SPEC.md section 8."""
+
+from itertools import pairwise
+from typing import Annotated, Final, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from protocol.certificate import (
+    Certificate,
+    ReadCertificate,
+    check_in_force,
+    read_certificate,
+)
+from protocol.codec import (
+    CurrencyCode,
+    Extended,
+    Hash,
+    Id16,
+    Instant,
+    Money,
+    Name,
+    Span,
+    UInt,
+    Wire,
+)
+from protocol.errors import PeerFault
+from protocol.genesis import Genesis
+from protocol.gpu_class import GpuClass, gpu_class
+from protocol.limits import ADDRESSES_MAX, CERTIFICATE_BYTES_MAX, SURCHARGES_MAX, UNITS_MAX
+from protocol.units import Mebibytes, Millis, NetId, PublicKey
+
+Tier = Literal["gold", "silver", "bronze"]
+TIERS: Final[tuple[Tier, ...]] = ("gold", "silver", "bronze")
+
+Isolation = Literal["process", "container", "hardened", "gvisor", "vm", "tee"]
+"""How jobs are kept apart from the host, weakest first."""
+
+MibCount = Annotated[int, Meta(ge=1, le=2**40)]
+Region = Annotated[str, Meta(min_length=2, max_length=2, pattern=r"\A[A-Z]{2}\Z")]
+Address = Annotated[str, Meta(min_length=2, max_length=128, pattern=r"\A/[!-~]+\Z")]
+Addresses = Annotated[tuple[Address, ...], Meta(max_length=ADDRESSES_MAX)]
+Units = Annotated[int, Meta(ge=0, le=UNITS_MAX)]
+Bloom = Annotated[bytes, Meta(min_length=64, max_length=64)]
+Calendar = Annotated[bytes, Meta(min_length=36, max_length=36)]
+
+
+class TierAsk(Wire, frozen=True, kw_only=True):
+    """A tier that is offered; gold is quoted on request and carries no ask."""
+
+    tier: Tier
+    micro_per_gpu_hour: Money | UnsetType = UNSET
+
+
+class Surcharge(Wire, frozen=True, kw_only=True):
+    """What is added for jobs of `units` GPUs or more, in millionths of the ask.
+
+    Of several the last that the job reaches applies, alone.
+    """
+
+    units: Annotated[int, Meta(ge=1, le=UNITS_MAX)]
+    ppm: UInt
+
+
+class Host(Wire, frozen=True, kw_only=True):
+    """What comes with each GPU, as the owner declares it; all of it optional."""
+
+    cpus: UInt | UnsetType = UNSET
+    memory_mib: MibCount | UnsetType = UNSET
+    disk_mib: MibCount | UnsetType = UNSET
+    down_kbit_s: UInt | UnsetType = UNSET
+    up_kbit_s: UInt | UnsetType = UNSET
+    driver: Name | UnsetType = UNSET
+    compute: tuple[UInt, UInt] | UnsetType = UNSET
+    """CUDA compute capability, (major, minor)."""
+
+
+class Advert(Extended, frozen=True, kw_only=True):
+    """One unit group of one owner: alike GPUs that are priced and leased together."""
+
+    v: Literal[1] = 1
+    certificate: Annotated[bytes, Meta(max_length=CERTIFICATE_BYTES_MAX)]
+    group: Id16
+    incarnation: UInt
+    """Grows with each start of the owner's node."""
+    seq: UInt
+    """Grows with each advert of one incarnation."""
+    state: Literal["open", "withdrawn"]
+    issued_ms: Instant
+    not_after_ms: Instant
+    gpu: Literal["nvml", "simulated"]
+    model: Name
+    gpu_class: UInt
+    vram_mib: MibCount
+    """Of each unit."""
+    units: Units
+    free: Units
+    tiers: Annotated[tuple[TierAsk, ...], Meta(min_length=1, max_length=3)]
+    money: CurrencyCode
+    isolation: Isolation
+    region: Region
+    """ISO 3166 country, self-declared."""
+    addresses: Addresses
+    host: Host | UnsetType = UNSET
+    open_until_ms: Instant | UnsetType = UNSET
+    lease_ms_min: Span | UnsetType = UNSET
+    lease_ms_max: Span | UnsetType = UNSET
+    policy: Hash | UnsetType = UNSET
+    """Digest of the workload policy."""
+    calendar: Calendar | UnsetType = UNSET
+    """The next 24 hours in slots of five minutes, one bit each, first slot in the lowest bit."""
+    coordinate: Annotated[bytes, Meta(max_length=32)] | UnsetType = UNSET
+    images: Bloom | UnsetType = UNSET
+    data: Bloom | UnsetType = UNSET
+    surcharges: (
+        Annotated[tuple[Surcharge, ...], Meta(min_length=1, max_length=SURCHARGES_MAX)] | UnsetType
+    ) = UNSET
+
+
+def check_advert(
+    advert: Advert,
+    *,
+    signer: PublicKey,
+    genesis: Genesis,
+    net: NetId,
+    now: Millis,
+    read: ReadCertificate = read_certificate,
+) -> Certificate:
+    """The certificate under which this advert holds now.
+
+    `read` may remember certificates that it has read before.
+    Raises PeerFault with one of the rules `advert.*` or `certificate.*` of SPEC.md 8.2.
+    """
+    _check_time(advert, genesis, now)
+    _check_content(advert, genesis)
+    certificate = read(advert.certificate, net)
+    if certificate.feed != signer:
+        raise PeerFault("advert.signer")
+    check_in_force(certificate, now)
+    return certificate
+
+
+def _check_time(advert: Advert, genesis: Genesis, now: Millis) -> None:
+    bounds = genesis.bounds
+    if not 0 < advert.not_after_ms - advert.issued_ms <= bounds.advert_life_ms:
+        raise PeerFault("advert.life")
+    if advert.issued_ms > now + bounds.skew_ms:
+        raise PeerFault("advert.future")
+    if is_expired(advert, now):
+        raise PeerFault("advert.expired")
+
+
+def _check_content(advert: Advert, genesis: Genesis) -> None:
+    if advert.gpu == "simulated" and not genesis.simulation_allowed:
+        raise PeerFault("advert.simulated")
+    if advert.free > advert.units:
+        raise PeerFault("advert.free")
+    if advert.gpu_class != gpu_class_of(advert):
+        raise PeerFault("advert.class")
+    offered = [ask.tier for ask in advert.tiers]
+    if offered != [tier for tier in TIERS if tier in offered]:
+        raise PeerFault("advert.tiers", "each at most once, gold before silver before bronze")
+    for ask in advert.tiers:
+        if (ask.tier == "gold") != (ask.micro_per_gpu_hour is UNSET):
+            raise PeerFault("advert.ask", f"{ask.tier}")
+    sizes = [] if advert.surcharges is UNSET else [s.units for s in advert.surcharges]
+    if any(one >= other for one, other in pairwise(sizes)):
+        raise PeerFault("advert.surcharges", "not in rising order of units")
+
+
+def gpu_class_of(advert: Advert) -> GpuClass:
+    """The class that the advert's VRAM belongs to."""
+    return gpu_class(Mebibytes(advert.vram_mib))
+
+
+def is_expired(advert: Advert, now: Millis) -> bool:
+    """Whether the advert's time is over; at its last millisecond it still holds."""
+    return now > advert.not_after_ms
+
+
+def ask_for(advert: Advert, tier: Tier) -> int | None:
+    """The posted price per GPU-hour in micro-units for the tier; None if there is none."""
+    for ask in advert.tiers:
+        if ask.tier == tier and ask.micro_per_gpu_hour is not UNSET:
+            return ask.micro_per_gpu_hour
+    return None

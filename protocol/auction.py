@@ -1,0 +1,106 @@
+"""A renter's reverse auction: what it asks for, what owners answer. SPEC.md section 9.
+
+A request for quote names resources, tier, time and region; never the image, command or
+environment, which reach only the winner.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from protocol.advert import Isolation, MibCount, Region, Tier
+from protocol.codec import (
+    CurrencyCode,
+    Extended,
+    Hash,
+    Id16,
+    Instant,
+    Key,
+    Money,
+    Name,
+    Span,
+    UInt,
+    Wire,
+)
+from protocol.lease import Terms, UnitTurns
+from protocol.limits import ADVERT_BYTES_MAX, LEASE_UNITS_MAX, SEAL_BYTES
+
+
+class Need(Wire, frozen=True, kw_only=True):
+    """What a job needs of one node; an absent field asks for nothing."""
+
+    gpus: Annotated[int, Meta(ge=1, le=LEASE_UNITS_MAX)]
+    vram_mib_min: MibCount
+    """Of each GPU, never of the largest alone."""
+    models: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=16)] | UnsetType = UNSET
+    regions: Annotated[tuple[Region, ...], Meta(min_length=1, max_length=64)] | UnsetType = UNSET
+    isolation_min: Isolation | UnsetType = UNSET
+    cpus_min: UInt | UnsetType = UNSET
+    memory_mib_min: MibCount | UnsetType = UNSET
+    disk_mib_min: MibCount | UnsetType = UNSET
+
+
+class Rfq(Extended, frozen=True, kw_only=True):
+    """Request for quote to one owner, about one of its unit groups."""
+
+    v: Literal[1] = 1
+    owner: Key
+    group: Id16
+    incarnation: UInt
+    """With `seq`: the advert on which the renter's question is based."""
+    seq: UInt
+    need: Need
+    tier: Tier
+    start_ms: Instant
+    end_ms: Instant
+    notice_ms: Span
+    money: CurrencyCode
+    nonce: Id16
+    issued_ms: Instant
+    not_after_ms: Instant
+
+
+class Bid(Extended, frozen=True, kw_only=True):
+    """A firm quote to one renter: the owner keeps it until `valid_until_ms`."""
+
+    v: Literal[1] = 1
+    rfq: Hash
+    """Digest of the sealed request for quote, domain "rfq"."""
+    renter: Key
+    group: Id16
+    units: UnitTurns
+    tier: Tier
+    start_ms: Instant
+    end_ms: Instant
+    micro_per_gpu_hour: Money
+    money: CurrencyCode
+    period_ms: Span
+    notice_ms: Span
+    lapse_ms: Span
+    terms: Terms
+    gpu: Literal["nvml", "simulated"]
+    head_seq: UInt
+    """Height of the owner's feed when it signed; holds its clock to its feed."""
+    issued_ms: Instant
+    valid_until_ms: Instant
+    exclusive: Literal["yes"] | UnsetType = UNSET
+    """Present: these turns of the units are offered to nobody else meanwhile."""
+
+
+Reason = Literal["TAKEN", "PRICE_MOVED", "POLICY", "SHAPE", "STALE", "CLOSED", "BUSY"]
+"""Why an owner says no: units leased, price changed, policy, need not met, message or advert out
+of date, outside the owner's hours or draining, too many requests at once."""
+
+
+class Refusal(Extended, frozen=True, kw_only=True):
+    """A signed no, to a request for quote or a lease request."""
+
+    v: Literal[1] = 1
+    of: Hash
+    """Digest of the sealed message that is refused, in its own domain."""
+    renter: Key
+    reason: Reason
+    detail: Annotated[str, Meta(max_length=200)] | UnsetType = UNSET
+    advert: Annotated[bytes, Meta(max_length=ADVERT_BYTES_MAX + SEAL_BYTES)] | UnsetType = UNSET
+    """The owner's newest advert of the group, sealed, when the renter's was out of date."""
+    issued_ms: Instant

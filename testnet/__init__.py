@@ -1,0 +1,1 @@
+"""Whole networks: real processes on loopback, or a seeded world in one process."""

@@ -1,0 +1,197 @@
+"""An honest author through crashes, lost tails and lost guards, watched by a replica (I1, I6)."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from ledger.entry import Draft, read_draft
+from ledger.guard import Guard, MemoryGuard
+from ledger.ledger import Ledger, Taken
+from ledger.store import MemoryStore, Store
+from protocol.errors import LocalFault, Unavailable
+from protocol.signing import Signer
+from protocol.units import Digest, Millis, NetId, Signature
+from tests.make_ledger import (
+    NET,
+    OWNER,
+    STRANGER,
+    UNIT,
+    UNIT2,
+    at,
+    genesis,
+    ledger,
+    sealed_request,
+    statement,
+)
+from tests.make_ledger_faults import Crash, FaultyGuard, FaultyStore, Fuse, copy_of
+
+
+class WatchedSigner(Signer):
+    """Remembers every header that it has put the feed's signature to."""
+
+    def __init__(self) -> None:
+        super().__init__(bytes([1]) * 32)
+        self.signed: list[bytes] = []
+
+    def sign(self, domain: str, net: NetId, data: bytes) -> Signature:
+        if domain == "entry":
+            self.signed.append(data)
+        return super().sign(domain, net, data)
+
+
+class SlipperyGuard:
+    """See Guard. Hands on to whichever guard there is now."""
+
+    def __init__(self) -> None:
+        self.inner: Guard = MemoryGuard()
+
+    def reserved(self) -> Draft | None:
+        return self.inner.reserved()
+
+    def reserve(self, draft: Draft) -> None:
+        self.inner.reserve(draft)
+
+
+class Author(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.signer = WatchedSigner()
+        self.store: Store = MemoryStore()
+        self.guard = SlipperyGuard()
+        self.replica = ledger(STRANGER)
+        self.backup = copy_of(self.store)
+        self.now = 0
+        self.nonce = 0
+        self.grants: list[Digest] = []
+        self.is_whole = True
+        self.mine = self.reopen()
+
+    def reopen(self, fuse: Fuse | None = None) -> Ledger:
+        store = self.store if fuse is None else FaultyStore(self.store, fuse)
+        guard: Guard = self.guard if fuse is None else FaultyGuard(self.guard, fuse)
+        return ledger(self.signer, store=store, guard=guard)
+
+    def time(self, step: int) -> Millis:
+        self.now = max(0, self.now + step)
+        return at(self.now)
+
+    def publish(self) -> None:
+        """What any peer may have: all that the ledger would hand out."""
+        for raw in self.mine.entries(self.mine.feed, 0, 10_000):
+            assert self.replica.ingest(raw) in {Taken.NEW, Taken.KNOWN}
+
+    def write_grant(self, unit: bytes, step: int, start: int, length: int) -> None:
+        now = self.time(step)
+        self.nonce += 1
+        turn = self.mine.state.turn(self.mine.feed, unit)
+        ctr = 0 if turn is None else turn.ctr + 1
+        begin = self.mine.clamped(now) - at(0)
+        request = sealed_request(
+            ((unit, ctr),),
+            start=begin + start,
+            end=begin + start + length,
+            nonce=self.nonce,
+            issued=begin,
+        )
+        try:
+            self.grants.append(self.mine.grant(request, now).id)
+        except Unavailable:
+            return
+
+    @precondition(lambda self: self.is_whole)
+    @rule()
+    def begin(self) -> None:
+        if self.mine.head(self.mine.feed) is None:
+            self.mine.append(genesis(OWNER), self.time(0))
+
+    @precondition(lambda self: self.is_whole and self.mine.head(self.mine.feed) is not None)
+    @rule(
+        unit=st.sampled_from([UNIT, UNIT2]),
+        step=st.integers(-50, 200),
+        start=st.integers(0, 300),
+        length=st.integers(1, 300),
+    )
+    def grant(self, unit: bytes, step: int, start: int, length: int) -> None:
+        self.write_grant(unit, step, start, length)
+
+    @precondition(lambda self: self.is_whole and self.grants)
+    @rule(data=st.data(), step=st.integers(-50, 200), late=st.integers(-100, 100))
+    def release(self, data: st.DataObject, step: int, late: int) -> None:
+        grant = data.draw(st.sampled_from(self.grants))
+        now = self.time(step)
+        end = at(max(0, self.now + late))
+        if self.mine.lease(grant) is not None:
+            self.mine.release(grant, now, at_ms=end, reason="unpaid")
+
+    @precondition(lambda self: self.is_whole and self.mine.head(self.mine.feed) is not None)
+    @rule(n=st.integers(1, 4), after=st.booleans(), what=st.booleans())
+    def crash(self, n: int, after: bool, what: bool) -> None:
+        fuse = Fuse(n, after=after)
+        try:
+            self.mine = self.reopen(fuse)
+            if what:
+                self.write_grant(UNIT, 1, 5, 5)
+            else:
+                head = self.mine.head(self.mine.feed)
+                assert head is not None
+                self.mine.append(statement(ctr=head.seq, used=head.seq), self.time(1))
+        except Crash:
+            pass
+        self.mine = self.reopen()
+
+    @precondition(lambda self: self.is_whole)
+    @rule()
+    def back_up(self) -> None:
+        self.backup = copy_of(self.store)
+
+    @precondition(lambda self: self.is_whole)
+    @rule(lose_guard=st.booleans())
+    def roll_back(self, lose_guard: bool) -> None:
+        self.publish()
+        self.store = copy_of(self.backup)
+        if lose_guard:
+            self.guard.inner = MemoryGuard()
+        self.mine = self.reopen()
+        head = self.mine.head(self.mine.feed)
+        self.is_whole = self.mine.fault() is None and not (lose_guard and head is None)
+        assert self.is_whole or head is None or self.mine.fault() is not None
+
+    @precondition(lambda self: not self.is_whole)
+    @rule()
+    def write_too_early(self) -> None:
+        if self.mine.fault() is None:
+            return
+        count = len(self.signer.signed)
+        try:
+            self.mine.append(statement(ctr=99_999), at(self.now))
+        except LocalFault:
+            assert len(self.signer.signed) == count
+        else:
+            raise AssertionError("a feed was continued that had to be recovered")
+
+    @precondition(lambda self: not self.is_whole)
+    @rule()
+    def recover(self) -> None:
+        for raw in self.replica.entries(self.mine.feed, 0, 10_000):
+            assert self.mine.ingest(raw) in {Taken.NEW, Taken.KNOWN}
+        if self.guard.inner.reserved() is None:
+            self.mine.confirm_head()
+        assert self.mine.fault() is None
+        self.is_whole = True
+
+    @invariant()
+    def no_place_is_signed_twice(self) -> None:
+        by_place: dict[int, bytes] = {}
+        for hdr in self.signer.signed:
+            place = read_draft(hdr, b"", NET).header.seq
+            assert by_place.setdefault(place, hdr) == hdr
+
+    @invariant()
+    def nothing_accuses_an_honest_author(self) -> None:
+        self.publish()
+        assert self.replica.evidence() == []
+        assert self.mine.verify().broken is None
+
+
+Author.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestAuthor = Author.TestCase

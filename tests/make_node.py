@@ -1,0 +1,111 @@
+"""Whole nodes in memory on virtual time, for tests: real code, a hub for a network."""
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from p2pnode.config import Config, Network, Pricing
+from p2pnode.execution.gpu import SimulatedProbe
+from p2pnode.gpus import SimulatedGpus
+from p2pnode.home import find_home, make_folders
+from p2pnode.identity import create_identity, load_identity
+from p2pnode.network.memory_transport import MemoryHub, MemoryTransport
+from p2pnode.node import Node, Ports
+from p2pnode.quantities import Money
+from protocol.genesis import Bounds, Genesis, net_of
+from protocol.units import Mebibytes, Micros, Millis, PeerId
+
+GENESIS = Genesis(name="memory", kind="test", nonce=bytes(16), bounds=Bounds(), money="TEST")
+EPOCH = Millis(1_800_000_000_000)
+
+
+class VirtualClock:
+    """See WallClock; follows trio's clock, so a test steers both."""
+
+    def now(self) -> Millis:
+        return Millis(EPOCH + round(trio.current_time() * 1_000))
+
+
+@dataclass
+class Started:
+    """A node, and how to end it."""
+
+    node: Node
+    scope: trio.CancelScope
+    ended: trio.Event
+
+    @property
+    def peer(self) -> PeerId:
+        return self.node.identity.certificate.peer_id
+
+    def asks(self) -> list[int]:
+        """The silver asks that this node sees."""
+        from protocol.advert import ask_for
+
+        offers = self.node.book.open_offers(self.node.ports.clock.now())
+        return sorted(ask_for(offer.advert, "silver") or 0 for offer in offers)
+
+
+class Party:
+    """A network in memory that grows node by node; the first is everybody's bootstrap."""
+
+    def __init__(self, tmp_path: Path, nursery: trio.Nursery, hub: MemoryHub) -> None:
+        self._tmp_path = tmp_path
+        self._nursery = nursery
+        self._hub = hub
+        self._bootstrap: dict[PeerId, tuple[str, ...]] = {}
+        self._count = 0
+
+    def build(self, *, ask: int | None, gossip: str = "on", incarnation: int | None = None) -> Node:
+        index = self._count
+        self._count += 1
+        home = find_home(self._tmp_path / f"n{index}")
+        make_folders(home)
+        dice = random.Random(index)
+        create_identity(home, net_of(GENESIS), EPOCH, dice.randbytes)
+        identity = load_identity(home, net_of(GENESIS), EPOCH)
+        config = Config(
+            name=f"n{index}",
+            roles=("renter",) if ask is None else ("owner", "renter"),
+            network=Network(region="DE", gossip=gossip),  # type: ignore[arg-type]
+            pricing=Pricing(ask=None if ask is None else Money(Micros(ask), "TEST")),
+        )
+        gpus = () if ask is None else (_gpu(),)
+        address = f"/memory/{index}"
+        node = Node(
+            config=config,
+            genesis=GENESIS,
+            identity=identity,
+            bootstrap=self._bootstrap,
+            incarnation=index if incarnation is None else incarnation,
+            ports=Ports(
+                transport=MemoryTransport(self._hub, identity.certificate.peer_id, address),
+                probe=SimulatedProbe(identity.feed.public, gpus),
+                clock=VirtualClock(),
+                rng=dice,
+            ),
+        )
+        if not self._bootstrap:
+            self._bootstrap = {identity.certificate.peer_id: (address,)}
+        return node
+
+    async def start(self, node: Node) -> Started:
+        scope = trio.CancelScope()
+        ended = trio.Event()
+
+        async def run(*, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+            with scope:
+                await node.run(task_status=task_status)
+            ended.set()
+
+        await self._nursery.start(run)
+        return Started(node=node, scope=scope, ended=ended)
+
+    async def add(self, *, ask: int | None, gossip: str = "on") -> Started:
+        return await self.start(self.build(ask=ask, gossip=gossip))
+
+
+def _gpu() -> SimulatedGpus:
+    return SimulatedGpus(model="RTX 4090", vram=Mebibytes(24_564), count=1)

@@ -1,0 +1,13 @@
+"""Rules of the host's clock."""
+
+from p2pnode.clock import SystemClock
+
+
+def test_the_clock_never_runs_backwards() -> None:
+    told = iter([5_000_000, 9_999_999, 3_000_000, 10_000_000])
+    clock = SystemClock(lambda: next(told))
+    assert [clock.now() for _ in range(4)] == [5, 9, 9, 10]
+
+
+def test_the_clock_of_the_host_tells_milliseconds_since_1970() -> None:
+    assert 1_700_000_000_000 < SystemClock().now() < 4_000_000_000_000

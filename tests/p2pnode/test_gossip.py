@@ -1,0 +1,43 @@
+import trio
+
+from p2pnode.network import gossip
+from p2pnode.network.gossip import Feed
+from p2pnode.network.transport import Verdict
+from protocol.errors import PeerFault
+from protocol.units import PeerId
+
+A, B = PeerId(b"a"), PeerId(b"b")
+
+
+def take(_publisher: PeerId, payload: bytes) -> bool:
+    if payload == b"bad":
+        raise PeerFault("advert.expired")
+    return payload == b"news"
+
+
+async def test_news_is_forwarded_the_late_is_not_and_the_bad_is_held_against_the_forwarder() -> (
+    None
+):
+    feed = Feed(take)
+    verdicts = [feed.judge(A, B, payload) for payload in (b"news", b"late", b"bad")]
+    assert verdicts == [Verdict.ACCEPT, Verdict.IGNORE, Verdict.REJECT]
+    assert (feed.taken, feed.late, feed.refused) == (1, 1, {"advert.expired": 1})
+
+
+async def test_a_flood_is_dropped_unread_and_costs_other_forwarders_nothing(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    read: list[bytes] = []
+
+    def note(_publisher: PeerId, payload: bytes) -> bool:
+        read.append(payload)
+        return True
+
+    feed = Feed(note)
+    for _ in range(gossip.MESSAGES_BURST * 3):
+        feed.judge(A, B, b"x")
+    assert len(read) == gossip.MESSAGES_BURST
+    assert feed.over_budget == gossip.MESSAGES_BURST * 2
+    assert feed.judge(B, A, b"y") is Verdict.ACCEPT
+    await trio.sleep(1)
+    assert feed.judge(A, B, b"z") is Verdict.ACCEPT

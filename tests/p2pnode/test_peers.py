@@ -1,0 +1,109 @@
+import random
+
+import pytest
+import trio
+
+from p2pnode.network import peers as peers_module
+from p2pnode.network.memory_transport import MemoryHub, MemoryTransport
+from p2pnode.network.peer_text import address_text, bootstrap_of, peer_of, peer_text
+from p2pnode.network.peers import Peers
+from protocol.errors import LocalFault, Unavailable
+from protocol.signing import Signer, peer_id_of
+from protocol.units import PeerId
+
+
+def peer(number: int) -> PeerId:
+    return peer_id_of(Signer(bytes([number]) * 32).public)
+
+
+def make_transport(hub: MemoryHub, number: int) -> MemoryTransport:
+    return MemoryTransport(hub, peer(number), f"/memory/{number}")
+
+
+def make_peers(transport: MemoryTransport, bootstrap: dict[PeerId, tuple[str, ...]]) -> Peers:
+    return Peers(
+        own=transport.peer_id, streams=transport, bootstrap=bootstrap, rng=random.Random(1)
+    )
+
+
+async def test_bootstrap_peers_are_dialled_and_told_of(
+    nursery: trio.Nursery, autojump_clock: trio.abc.Clock
+) -> None:
+    hub = MemoryHub()
+    ours, theirs = make_transport(hub, 1), make_transport(hub, 2)
+    for transport in (ours, theirs):
+        await nursery.start(transport.run)
+    met: list[PeerId] = []
+    await nursery.start(make_peers(ours, {peer(2): ("/memory/2",)}).run, met.append)
+    await trio.sleep(2)
+    assert met == [peer(2)]
+
+
+async def test_a_peer_that_is_not_up_yet_is_found_when_it_comes(
+    nursery: trio.Nursery, autojump_clock: trio.abc.Clock
+) -> None:
+    hub = MemoryHub()
+    ours, theirs = make_transport(hub, 1), make_transport(hub, 2)
+    await nursery.start(ours.run)
+    met: list[PeerId] = []
+    await nursery.start(make_peers(ours, {peer(2): ("/memory/2",)}).run, met.append)
+    await trio.sleep(30)
+    assert met == []
+    await nursery.start(theirs.run)
+    await trio.sleep(peers_module.BACKOFF_S_MAX + 1)
+    assert met == [peer(2)]
+
+
+async def test_no_more_peers_are_dialled_than_wanted(
+    nursery: trio.Nursery, autojump_clock: trio.abc.Clock
+) -> None:
+    hub = MemoryHub()
+    ours = make_transport(hub, 1)
+    await nursery.start(ours.run)
+    peers = make_peers(ours, {})
+    for number in range(2, 30):
+        transport = make_transport(hub, number)
+        await nursery.start(transport.run)
+        peers.learn(transport.peer_id, transport.addresses())
+    await nursery.start(peers.run, lambda _peer: None)
+    await trio.sleep(20)
+    assert len(ours.neighbours()) == peers_module.NEIGHBOURS_WANTED
+
+
+async def test_a_peer_that_moved_is_reached_where_it_said_last(nursery: trio.Nursery) -> None:
+    hub = MemoryHub()
+    ours, theirs = make_transport(hub, 1), make_transport(hub, 2)
+    for transport in (ours, theirs):
+        await nursery.start(transport.run)
+    peers = make_peers(ours, {peer(2): ("/memory/old",)})
+    with pytest.raises(Unavailable):
+        await peers.reach(peer(2))
+    peers.learn(peer(2), ("/memory/2",))
+    await peers.reach(peer(2))
+    assert ours.neighbours() == (peer(2),)
+
+
+async def test_an_unknown_peer_cannot_be_reached() -> None:
+    with pytest.raises(Unavailable, match="no address"):
+        await make_peers(make_transport(MemoryHub(), 1), {}).reach(peer(2))
+
+
+def test_the_address_book_is_bounded_and_keeps_the_bootstrap() -> None:
+    peers = make_peers(make_transport(MemoryHub(), 1), {peer(2): ("/memory/2",)})
+    for number in range(peers_module.KNOWN_MAX + 10):
+        peers.learn(PeerId(number.to_bytes(38, "big")), ("/memory/x",))
+    assert len(peers._known) == peers_module.KNOWN_MAX
+    assert peer(2) in peers._known
+
+
+def test_peer_ids_and_addresses_survive_being_text() -> None:
+    text = address_text(peer(2), "/ip4/192.0.2.7/tcp/4001")
+    assert bootstrap_of((text,)) == {peer(2): ("/ip4/192.0.2.7/tcp/4001",)}
+    assert peer_of(peer_text(peer(2))) == peer(2)
+    assert peer_text(peer(2)).startswith("12D3KooW")
+
+
+@pytest.mark.parametrize("text", ["", "12D3KooW", "0OIl", "/ip4/1.2.3.4/tcp/1", "x/p2p/y"])
+def test_what_is_no_address_is_said_in_one_sentence(text: str) -> None:
+    with pytest.raises(LocalFault, match="is no peer"):
+        bootstrap_of((text,))
