@@ -96,8 +96,8 @@ def check_innocent(state: State, body: Body, *, author: PublicKey, ts_ms: Millis
         ):
             raise _self_accusing(f"unit {turn.unit.hex()}")
     if isinstance(body, Statement):
-        halves = state.halves(author, body.peer, money=body.money)
-        last_half = halves[-1].statement if halves else None
+        last_one = state.last_half(author, body.peer, money=body.money)
+        last_half = None if last_one is None else last_one.statement
         if last_half is not None and (
             body.ctr <= last_half.ctr
             or body.used_ms < last_half.used_ms

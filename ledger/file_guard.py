@@ -45,11 +45,13 @@ class Held:
 
 
 class FileGuard:
-    """See Guard. `open_file_guard` makes one."""
+    """See Guard. `open_file_guard` makes one. The file has no other writer."""
 
     def __init__(self, path: Path, net: NetId) -> None:
         self._path = path
         self._net = net
+        self._is_read = False
+        self._newest: Held | None = None
 
     def reserved(self) -> Draft | None:
         held = self._held()
@@ -60,17 +62,23 @@ class FileGuard:
         check_reservation(None if held is None else held.draft, draft)
         generation = 0 if held is None else held.generation + 1
         packed = pack_slot(Slot(1, generation, draft.hdr, draft.body))
+        # Until the write is done only the file knows what it holds.
+        self._is_read = False
         try:
             _write(self._path, packed, generation % 2 * SLOT_BYTES)
         except OSError as error:
             raise _fault(self._path, error) from error
+        self._is_read, self._newest = True, Held(generation=generation, draft=draft)
 
     def _held(self) -> Held | None:
-        try:
-            raw = self._path.read_bytes()
-        except OSError as error:
-            raise _fault(self._path, error) from error
-        return newest(raw, self._net, str(self._path))
+        if not self._is_read:
+            try:
+                raw = self._path.read_bytes()
+            except OSError as error:
+                raise _fault(self._path, error) from error
+            self._newest = newest(raw, self._net, str(self._path))
+            self._is_read = True
+        return self._newest
 
 
 def open_file_guard(path: Path, net: NetId) -> FileGuard:

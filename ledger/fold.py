@@ -4,10 +4,12 @@ The state depends on the set alone, never on the order or on repetition. It keep
 names them and decides only when it is asked.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass
 
 from ledger.bodies import (
     Accept,
+    Body,
     Genesis,
     Grant,
     GrantTurn,
@@ -80,7 +82,7 @@ class State:
         self._accepted: dict[Digest, dict[PublicKey, None]] = {}
         self._released: dict[Digest, dict[Digest, Released]] = {}
         self._turns: dict[tuple[PublicKey, bytes], Turn] = {}
-        self._halves: dict[tuple[PublicKey, PublicKey, str], dict[Digest, Half]] = {}
+        self._halves: dict[tuple[PublicKey, PublicKey, str], list[Half]] = {}
         self._forks: dict[PublicKey, int] = {}
 
     def __eq__(self, other: object) -> bool:
@@ -126,17 +128,17 @@ class State:
 
     def halves(self, author: PublicKey, peer: PublicKey, *, money: str) -> list[Half]:
         """The author's statements of its account with the peer, by counter, then id."""
-        found = self._halves.get((author, peer, money), {})
-        return sorted(found.values(), key=lambda half: (half.statement.ctr, half.id))
+        return list(self._halves.get((author, peer, money), ()))
 
     def newest_half(self, author: PublicKey, peer: PublicKey, *, money: str) -> Half | None:
         """The author's last statement below a fork, which is what may count in its favour."""
-        sound = [
-            half
-            for half in self.halves(author, peer, money=money)
-            if not self.is_forked(half.author, half.seq)
-        ]
-        return sound[-1] if sound else None
+        halves = reversed(self._halves.get((author, peer, money), ()))
+        return next((half for half in halves if not self.is_forked(author, half.seq)), None)
+
+    def last_half(self, author: PublicKey, peer: PublicKey, *, money: str) -> Half | None:
+        """The author's last statement, on whichever branch."""
+        halves = self._halves.get((author, peer, money))
+        return halves[-1] if halves else None
 
     def fork_of(self, feed: PublicKey) -> int | None:
         """Where the feed is known to fork, lowest place first; None if it is not."""
@@ -155,7 +157,10 @@ class State:
 
         Raises PeerFault if the entry was not judged before.
         """
-        body = read_body(entry.draft)
+        self.add(entry, read_body(entry.draft))
+
+    def add(self, entry: Entry, body: Body | None) -> None:
+        """As `apply`, where the entry's body has been read already."""
         self._apply_turns(entry, turns_of(body))
         match body:
             case None | Genesis():
@@ -172,10 +177,9 @@ class State:
             case Accept():
                 self._accepted.setdefault(body.grant, {})[entry.feed] = None
             case Statement():
+                half = Half(author=entry.feed, seq=entry.seq, id=entry.id, statement=body)
                 account = (entry.feed, body.peer, body.money)
-                self._halves.setdefault(account, {})[entry.id] = Half(
-                    author=entry.feed, seq=entry.seq, id=entry.id, statement=body
-                )
+                _insert(self._halves.setdefault(account, []), half)
 
     def _apply_turns(self, entry: Entry, turns: tuple[GrantTurn | ReleaseTurn, ...]) -> None:
         for turn in turns:
@@ -184,3 +188,14 @@ class State:
             old = self._turns.get(unit)
             if old is None or (-new.ctr, new.id) < (-old.ctr, old.id):
                 self._turns[unit] = new
+
+
+def _order(half: Half) -> tuple[int, Digest]:
+    return half.statement.ctr, half.id
+
+
+def _insert(halves: list[Half], new: Half) -> None:
+    """Puts the half where it belongs, unless it is there."""
+    place = bisect_left(halves, _order(new), key=_order)
+    if halves[place : place + 1] != [new]:
+        halves.insert(place, new)

@@ -256,8 +256,9 @@ class Ledger:
 
     def _commit(self, draft: Draft) -> Entry:
         entry = seal(draft, signer=self._signer, net=self.net)
-        self._write(batch_of(entry, is_main=True, is_ours=True), sync=True)
-        self._state.apply(entry)
+        body = read_body(draft)
+        self._write(batch_of(entry, body, is_main=True, is_ours=True), sync=True)
+        self._state.add(entry, body)
         return entry
 
     def _write(self, batch: dict[bytes, bytes], *, sync: bool) -> None:
@@ -278,6 +279,19 @@ class Ledger:
         entry = read_entry(raw, self.net)
         header = entry.header
         check_place(header)
+        if (early := self._judge_place(entry)) is not None:
+            return early
+        check_seal(entry, self.net)
+        body = read_body(entry.draft)
+        check_body(body, header, self.net)
+        return self._keep(entry, body)
+
+    def _judge_place(self, entry: Entry) -> Taken | None:
+        """What becomes of the entry at once; None if it is to be judged further."""
+        header = entry.header
+        if self._state.fork_of(header.feed) is None and self._is_next(entry):
+            check_link(header, self._records.head(header.feed))
+            return None
         if any(other.id == entry.id for other in self._at(header.feed, header.seq)):
             return Taken.KNOWN
         before = self._at(header.feed, header.seq - 1)
@@ -286,10 +300,7 @@ class Ledger:
         for other in before:
             if other.id == header.prev:
                 check_link(header, link_of(other.draft))
-        check_seal(entry, self.net)
-        body = read_body(entry.draft)
-        check_body(body, header, self.net)
-        return self._keep(entry, body)
+        return None
 
     def _at(self, feed: PublicKey, seq: int) -> list[Entry]:
         """All entries there; only a forked feed can have more than one."""
@@ -307,10 +318,10 @@ class Ledger:
         batch = batch_of_evidence(self._records, proofs)
         is_grave = bool(batch)
         if is_kept:
-            batch |= batch_of(entry, is_main=is_main, is_ours=feed == self.feed)
+            batch |= batch_of(entry, body, is_main=is_main, is_ours=feed == self.feed)
         self._write(batch, sync=is_grave or feed == self.feed)
         if is_kept:
-            self._state.apply(entry)
+            self._state.add(entry, body)
         self._learn_forks(proofs)
         return Taken.NEW if is_main else Taken.CONFLICT
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from protocol.limits import LEASE_UNITS_MAX
+from protocol.limits import FRAME_BYTES_MAX, LEASE_UNITS_MAX
 
 # Sizes of encoded values, in bytes.
 HEADER_BYTES_MAX: Final = 144
@@ -40,3 +40,34 @@ assert (
     + 64
     <= BODY_BYTES_MAX
 )
+
+# Sync.
+LEAF_MAX: Final = 16
+"""Items of a range that are listed instead of split: sixteen fingerprints take about as much."""
+PREFIX_MAX: Final = 16
+"""Digits of a range's prefix: nobody finds LEAF_MAX + 1 keys that agree in 64 bits."""
+FEEDS_MAX: Final = 65_536
+"""Feeds that one replica takes: six times the authors that full replication is meant for."""
+ITEMS_MAX: Final = 4 * FEEDS_MAX
+"""Heads, or offences, of which one peer may tell in one session."""
+ONLY_MAX: Final = 1_024
+"""Feeds to which a light client may narrow a session: 36 kB of a HELLO."""
+SYNC_HELLO_BYTES_MAX: Final = ONLY_MAX * 34 + 4_096
+WANTS_MAX: Final = 256
+"""Feeds, or proofs, asked for at once: small ones fill a frame together."""
+FORK_WINDOW: Final = 16
+"""Entries below a known fork that are compared too: the branches may have parted earlier."""
+TAIL_MAX: Final = FORK_WINDOW + 2 * CONFLICTS_MAX + 1
+"""Entries of a forked feed that are handed over: what shows the fork, and all kept conflicts."""
+TURN_BYTES: Final = 229_376
+"""What one turn is filled to: a frame less than its framing and what is asked in it."""
+RUN_MAX: Final = 1_024
+"""Entries of one run: as many small ones as fill a turn."""
+COMPARE_BYTES: Final = 65_536
+"""Of a turn, for each of the two comparisons."""
+PROOFS_BYTES: Final = 65_536
+"""Of a turn, for evidence."""
+
+assert TURN_BYTES + 2 * WANTS_MAX * 64 <= FRAME_BYTES_MAX
+assert TURN_BYTES - 2 * COMPARE_BYTES - PROOFS_BYTES > ENTRY_BYTES_MAX
+assert PROOFS_BYTES > EVIDENCE_BYTES_MAX

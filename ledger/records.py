@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import UNSET
 
 from ledger import keys
-from ledger.bodies import Accept, Body, Grant, Release, Statement, read_body, requested
+from ledger.bodies import Accept, Body, Grant, Release, Statement, requested
 from ledger.entry import Entry, Link, read_entry
 from ledger.store import Store
 from ledger.units_chain import turns_of
@@ -154,7 +154,9 @@ def check_stamp(store: Store, *, net: NetId, uuid: bytes) -> None:
         )
 
 
-def batch_of(entry: Entry, *, is_main: bool, is_ours: bool) -> dict[bytes, bytes]:
+def batch_of(
+    entry: Entry, body: Body | None, *, is_main: bool, is_ours: bool
+) -> dict[bytes, bytes]:
     """All that is written for one entry: itself, the feed's end, and its indices."""
     feed, seq = entry.feed, entry.seq
     place = feed + keys.number(seq)
@@ -164,7 +166,6 @@ def batch_of(entry: Entry, *, is_main: bool, is_ours: bool) -> dict[bytes, bytes
         batch[keys.head(feed)] = encode(HeadRecord(seq, entry.id, entry.header.ts_ms))
     else:
         batch[keys.conflict(feed, seq, entry.id)] = entry.raw
-    body = read_body(entry.draft)
     for turn in turns_of(body):
         batch[keys.turn(feed, turn.unit, turn.ctr, entry.id)] = keys.number(seq)
     for referred in _references(body):

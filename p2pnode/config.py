@@ -73,6 +73,13 @@ class Workloads(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     engine: EngineChoice = "auto"
 
 
+class Renting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[renting]`: how jobs of ours are looked after."""
+
+    lost_after: MillisSpan = MillisSpan(15_000)
+    """An owner that cannot be reached for this long loses the job to another one."""
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All that an owner can choose; the defaults are what an empty file means."""
 
@@ -83,6 +90,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pricing: Pricing = Pricing()
     gpu: Gpu = Gpu()
     workloads: Workloads = Workloads()
+    renting: Renting = Renting()
 
 
 DEFAULTS: Final = Config()
@@ -165,6 +173,9 @@ tiers = {_listed(pricing.tiers)}  # gold, silver, bronze
 
 [workloads]
 engine = {_quoted(config.workloads.engine)}  # auto, process, docker
+
+[renting]
+lost_after = {_quoted(format_span(config.renting.lost_after))}  # then a job of ours moves
 
 # GPUs that do not exist, for test networks; one such table for each model.
 {gpus or example}"""

@@ -175,8 +175,11 @@ KEYS: Final = {
         wanted="auto, process or docker",
         example='"auto"',
     ),
+    "renting.lost_after": Key(
+        read=_span("100ms", "1h"), wanted="a span from 100ms to 1h", example='"15s"'
+    ),
 }
-TABLES: Final = ("network", "pricing", "gpu", "gpu.simulated", "workloads")
+TABLES: Final = ("network", "pricing", "gpu", "gpu.simulated", "workloads", "renting")
 ARRAYS: Final = {"gpu.simulated": ("model", "vram")}
 """Tables that may be repeated, with the keys that each of them must have."""
 

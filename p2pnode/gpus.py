@@ -1,4 +1,4 @@
-"""What the parts of a node call a GPU. Plain data."""
+"""What the parts of a node call a GPU, and the host it is in. Plain data."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,6 +15,8 @@ class Gpu:
     model: str
     vram: Mebibytes
     source: Literal["nvml", "simulated"]
+    device: str = ""
+    """How CUDA names it; empty for a simulated one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,3 +26,11 @@ class SimulatedGpus:
     model: str
     vram: Mebibytes
     count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFacts:
+    """What comes with the GPUs."""
+
+    cpus: int
+    memory_mib: int

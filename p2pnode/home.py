@@ -58,7 +58,7 @@ class Home:
 
     @property
     def keys(self) -> Path:
-        """The directory of root.key, feed.key, peer.key and x25519.key."""
+        """The directory of root.key, feed.key, peer.key, x25519.key and next-feed.key."""
         return self.data_dir / "keys"
 
     @property
@@ -85,6 +85,16 @@ class Home:
     def jobs(self) -> Path:
         """The directory of what jobs read and write."""
         return self.data_dir / "jobs"
+
+    @property
+    def rentals(self) -> Path:
+        """The directory of inputs, logs and outputs of the jobs that we have run elsewhere."""
+        return self.data_dir / "rentals"
+
+    @property
+    def records(self) -> Path:
+        """The directory of small durable records, see p2pnode.cabinet."""
+        return self.data_dir / "records"
 
     @property
     def lock(self) -> Path:
@@ -136,7 +146,9 @@ def make_folders(home: Home) -> None:
     """
     check_socket(home.socket)
     own = (home.config_dir, home.data_dir, home.state_dir, home.runtime_dir)
-    for folder in dict.fromkeys((*own, home.keys, home.ledger, home.guard, home.jobs)):
+    for folder in dict.fromkeys(
+        (*own, home.keys, home.ledger, home.guard, home.jobs, home.rentals)
+    ):
         with host_faults(f"make the directory {folder}"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             status = folder.stat()

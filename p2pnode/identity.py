@@ -37,7 +37,7 @@ BACKDATING_MS: Final = MillisSpan(3_600_000)
 KEY_BYTES: Final = 32
 
 _ROOT: Final = "root.key"
-_OTHERS: Final = ("feed.key", "peer.key", "x25519.key")
+_OTHERS: Final = ("feed.key", "peer.key", "x25519.key", "next-feed.key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +50,8 @@ class Identity:
     peer_seed: bytes = field(repr=False)
     """The Ed25519 seed of the transport's key."""
     x25519_secret: bytes = field(repr=False)
+    next_feed: PublicKey
+    """The key of the feed that follows this one, if it must be given up."""
     certificate: Certificate
     certificate_raw: bytes = field(repr=False)
 
@@ -60,6 +62,7 @@ class _Keys:
     feed: Signer
     peer_seed: bytes = field(repr=False)
     x25519_secret: bytes = field(repr=False)
+    next_feed: PublicKey
 
     @property
     def peer(self) -> Signer:
@@ -122,6 +125,7 @@ def load_identity(home: Home, net: NetId, now: Millis) -> Identity:
         feed=keys.feed,
         peer_seed=keys.peer_seed,
         x25519_secret=keys.x25519_secret,
+        next_feed=keys.next_feed,
         certificate=certificate,
         certificate_raw=raw,
     )
@@ -196,12 +200,13 @@ def _read_keys(home: Home) -> _Keys:
                 "restore it from a backup; on a new node run p2pnode init",
             )
         secrets.append(secret)
-    feed, peer, x25519 = secrets
+    feed, peer, x25519, next_feed = secrets
     return _Keys(
         root=None if root is None else Signer(root),
         feed=Signer(feed),
         peer_seed=peer,
         x25519_secret=x25519,
+        next_feed=Signer(next_feed).public,
     )
 
 

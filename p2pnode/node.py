@@ -2,30 +2,51 @@
 
 import logging
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import trio
 
+from ledger.ledger import Ledger
+from p2pnode.accounts import Accounts, Reach
+from p2pnode.cabinet import Cabinet
 from p2pnode.clock import WallClock
 from p2pnode.config import Config
+from p2pnode.execution.engine import Engine
 from p2pnode.execution.gpu import GpuProbe
+from p2pnode.execution.lease_door import PROTOCOL as LEASE_PROTOCOL
+from p2pnode.execution.materials import Materials
+from p2pnode.execution.worker import Shop
+from p2pnode.execution.workplace import Workplace
+from p2pnode.gpus import HostFacts
 from p2pnode.identity import Identity
-from p2pnode.matching.book import Book, Outcome
+from p2pnode.jobs.baggage import Baggage
+from p2pnode.jobs.driver import Desk as JobDesk
+from p2pnode.jobs.jobs import Jobs
+from p2pnode.links import Links
+from p2pnode.matching.book import Book, Offer, Outcome
+from p2pnode.matching.desk import Books, Desk
 from p2pnode.matching.offer_sync import OfferSync
 from p2pnode.matching.provider import Posting, Provider, shelves_of
+from p2pnode.matching.renter import Renter
 from p2pnode.memo import certificate_memo
 from p2pnode.network.exchange import Exchange, Handler
 from p2pnode.network.gossip import Feed
 from p2pnode.network.peers import Peers
 from p2pnode.network.transport import Transport
+from p2pnode.own_books import OwnBooks
+from p2pnode.policy import refusal_of
+from p2pnode.replication.replication import Replication
 from protocol.advert import Advert
 from protocol.certificate import Certificate
 from protocol.genesis import Genesis, net_of
 from protocol.gpu_class import GpuClass, topic_index
 from protocol.hello import Hello, check_hello
+from protocol.job import Job
+from protocol.lease import LeaseRequest
 from protocol.limits import FRAME_BYTES_MAX
-from protocol.units import NetId, PeerId
+from protocol.units import NetId, PeerId, PublicKey
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +59,15 @@ class Ports:
 
     transport: Transport
     probe: GpuProbe
+    host: HostFacts
+    engine: Engine
+    materials: Materials
+    baggage: Baggage
+    cabinet: Cabinet
+    ledger: Ledger
     clock: WallClock
     rng: random.Random
+    random_bytes: Callable[[int], bytes]
 
 
 def advert_topics(genesis: Genesis) -> tuple[str, ...]:
@@ -70,38 +98,164 @@ class Node:
         self.net: Final = net_of(genesis)
         self.ports: Final = ports
         self._read = certificate_memo()
-        self.book: Final = Book(genesis, read=self._read)
-        self.feed: Final = Feed(self._take_gossiped)
-        self.peers: Final = Peers(
-            own=identity.certificate.peer_id,
+        self._handlers: Final[dict[str, Handler]] = {}
+        self._build_network(bootstrap)
+        self._build_books(incarnation)
+        self._build_owner()
+        self._build_renter()
+        self._handlers.update(
+            {
+                "ping": _pong,
+                "tick": self.accounts.answer_tick,
+                **self.offer_sync.handlers,
+                **self.desk.handlers,
+                **self.workplace.handlers,
+            }
+        )
+
+    def _build_network(self, bootstrap: dict[PeerId, tuple[str, ...]]) -> None:
+        ports = self.ports
+        self.book = Book(self.genesis, read=self._read)
+        self.feed = Feed(self._take_gossiped)
+        self.peers = Peers(
+            own=self.identity.certificate.peer_id,
             streams=ports.transport,
             bootstrap=bootstrap,
             rng=ports.rng,
         )
-        self.offer_sync: Final = OfferSync(
+        self.exchange = Exchange(
+            streams=ports.transport,
+            hello=self._hello,
+            check_hello=self._check_hello,
+            handlers=self._handlers,
+        )
+        self.replication = Replication(
+            ledger=ports.ledger,
+            streams=ports.transport,
+            reach=self.peers.reach,
+            wants=self._wants_feed if self.is_light else None,
+            on_entry=lambda _entry: None,
+            rng=ports.rng,
+        )
+        self.links = Links(
+            exchange=self.exchange,
+            peers=self.peers,
+            streams=ports.transport,
+            replication=self.replication,
+            clock=ports.clock,
+        )
+        self.offer_sync = OfferSync(
             book=self.book,
             take=self._take_fetched,
-            ask=self._ask,
+            ask=self.links.ask,
             neighbours=ports.transport.neighbours,
             rng=ports.rng,
             clock=ports.clock,
         )
-        handlers: dict[str, Handler] = {"ping": _pong, **self.offer_sync.handlers}
-        self.exchange: Final = Exchange(
-            streams=ports.transport,
-            hello=lambda: self._hello(tuple(sorted(handlers))),
-            check_hello=self._check_hello,
-            handlers=handlers,
+
+    def _build_books(self, incarnation: int) -> None:
+        ports = self.ports
+        self.accounts = Accounts(
+            ledger=ports.ledger,
+            signer=self.identity.feed,
+            certificate=self.identity.certificate_raw,
+            genesis=self.genesis,
+            cabinet=ports.cabinet,
+            reach=Reach(
+                ask=self.links.ask,
+                fetch=self.links.fetch_more,
+                tell=self.replication.tell,
+                who_is=self.links.who_is,
+            ),
+            clock=ports.clock,
         )
-        self.provider: Final = Provider(
-            signer=identity.feed,
-            certificate=identity.certificate_raw,
-            genesis=genesis,
+        self.books = OwnBooks(
+            ledger=ports.ledger,
+            accounts=self.accounts,
+            tell=self.replication.tell,
+            changed=self._refresh_offers,
+            clock=ports.clock,
+        )
+        self.provider = Provider(
+            signer=self.identity.feed,
+            certificate=self.identity.certificate_raw,
+            genesis=self.genesis,
             incarnation=incarnation,
-            posting=_posting(config, genesis),
+            posting=posting_of(self.config, self.genesis, ports),
             addresses=self._announced_addresses,
+            free_of=self.books.free_of,
             announce=self._announce,
             clock=ports.clock,
+        )
+
+    def _build_owner(self) -> None:
+        ports, ledger = self.ports, self.ports.ledger
+        self.workplace = Workplace(
+            shop=Shop(
+                engine=ports.engine,
+                materials=ports.materials,
+                cabinet=ports.cabinet,
+                signer=self.identity.feed,
+                net=self.net,
+                clock=ports.clock,
+                is_simulated=self.provider.is_simulated,
+                ask_renter=self.links.ask_feed,
+                height=self.books.height,
+                state_of=ledger.lease,
+                settle=self.books.close,
+                lapse=self.books.lapse,
+                release_by_consent=self.books.release_by_consent,
+            ),
+            who_is=self.links.who_is,
+            x25519=(self.identity.certificate.x25519, self.identity.x25519_secret),
+            refuses=self._refuses,
+            leases=self.books.leases,
+        )
+        self.desk = Desk(
+            signer=self.identity.feed,
+            genesis=self.genesis,
+            provider=self.provider,
+            books=Books(
+                turn_of=lambda unit: ledger.state.turn(ledger.feed, unit),
+                grant=ledger.grant,
+                granted=ledger.grant_for,
+                height=self.books.height,
+            ),
+            who_is=self.links.who_is,
+            admit_job=self.workplace.admit,
+            on_grant=lambda entry: self.workplace.begin(self.books.granted(entry)),
+            clock=ports.clock,
+        )
+
+    def _build_renter(self) -> None:
+        ports = self.ports
+        self.renter = Renter(
+            signer=self.identity.feed,
+            net=self.net,
+            offers=self._offers_of_others,
+            ask=self.links.ask,
+            reliability_ppm=self._reliability_ppm,
+            random_bytes=ports.random_bytes,
+            clock=ports.clock,
+        )
+        self.jobs = Jobs(
+            lambda jobs: JobDesk(
+                renter=self.renter,
+                cabinet=ports.cabinet,
+                baggage=ports.baggage,
+                net=self.net,
+                clock=ports.clock,
+                random_bytes=ports.random_bytes,
+                open_stream=self.links.open_stream,
+                confirm=self.links.confirm,
+                settle=self.accounts.settle,
+                lease=ports.ledger.lease,
+                owed=self.accounts.owed,
+                stop=self.links.stop_lease,
+                failed=jobs.owner_failed,
+                lost_after_s=self.config.renting.lost_after / 1_000,
+            ),
+            cabinet=ports.cabinet,
         )
 
     @property
@@ -135,18 +289,26 @@ class Node:
     async def _serve(self, *, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
             await nursery.start(self.exchange.run)
+            await nursery.start(self.replication.run)
+            self.ports.transport.serve(LEASE_PROTOCOL, self.workplace.answer_stream)
             if not self.is_light:
                 for topic in advert_topics(self.genesis):
                     await self.ports.transport.subscribe(topic, self.feed.judge)
             await nursery.start(self.offer_sync.run)
-            await nursery.start(self.peers.run, self.offer_sync.meet)
+            await nursery.start(self.peers.run, self._meet)
             if "owner" in self.config.roles:
                 self.provider.stock(shelves_of(await self.ports.probe.read()))
+                await nursery.start(self.workplace.run)
                 await nursery.start(self.provider.run)
+            await nursery.start(self.jobs.run)
             log.info("node up", extra={"peer": self.identity.certificate.peer_id.hex()})
             task_status.started()
 
     # What the parts need of each other.
+
+    def _meet(self, peer: PeerId) -> None:
+        self.offer_sync.meet(peer)
+        self.replication.meet(peer)
 
     def _take_gossiped(self, publisher: PeerId, raw: bytes) -> bool:
         return self._take(raw, publisher)
@@ -165,25 +327,48 @@ class Node:
 
     async def _announce(self, advert: Advert, sealed: bytes) -> None:
         self._take(sealed, None)
-        topic = topic_index(
+        index = topic_index(
             GpuClass(advert.gpu_class),
             advert.region,
             topics=self.genesis.bounds.advert_topics,
         )
-        await self.ports.transport.publish(_topic(self.net, topic), sealed)
+        await self.ports.transport.publish(_topic(self.net, index), sealed)
 
-    async def _ask(self, peer: PeerId, kind: str, body: bytes) -> bytes:
-        await self.peers.reach(peer)
-        return await self.exchange.ask(peer, kind, body)
+    def _refresh_offers(self) -> None:
+        self.provider.refresh()
+
+    def _reliability_ppm(self, owner: PublicKey) -> int:
+        return self.jobs.reliability_ppm(owner)
+
+    def _offers_of_others(self) -> list[Offer]:
+        own = self.identity.feed.public
+        offers = self.book.open_offers(self.ports.clock.now())
+        return [offer for offer in offers if offer.signer != own]
+
+    def _wants_feed(self, feed: PublicKey) -> bool:
+        """A light client keeps the feeds of those it deals with."""
+        ledger = self.ports.ledger
+        return any(feed in {lease.owner, lease.renter} for lease in ledger.state.leases())
+
+    def _refuses(self, request: LeaseRequest, job: Job, renter: PublicKey) -> str | None:
+        return refusal_of(
+            job,
+            request,
+            renter=renter,
+            own=self.identity.feed.public,
+            genesis=self.genesis,
+            host=self.ports.host,
+            isolation=self.ports.engine.isolation,
+        )
 
     def _announced_addresses(self) -> tuple[str, ...]:
         return self.config.network.announce or self.ports.transport.addresses()
 
-    def _hello(self, kinds: tuple[str, ...]) -> Hello:
+    def _hello(self) -> Hello:
         return Hello(
             net=self.net,
             roles=self.config.roles,
-            kinds=kinds,
+            kinds=tuple(sorted(self._handlers)),
             certificate=self.identity.certificate_raw,
             frame_bytes_max=FRAME_BYTES_MAX,
             agent=AGENT,
@@ -200,15 +385,19 @@ async def _pong(_peer: PeerId, _body: bytes) -> bytes:
     return b""
 
 
-def _posting(config: Config, genesis: Genesis) -> Posting:
+def posting_of(config: Config, genesis: Genesis, ports: Ports) -> Posting:
+    """What an owner has chosen, as its first posting."""
     pricing = config.pricing
     return Posting(
         ask=None if pricing.ask is None else pricing.ask.micros,
         money=genesis.money if pricing.ask is None else pricing.ask.code,
         tiers=pricing.tiers,
         region=config.network.region,
-        isolation="process",
+        isolation=ports.engine.isolation,
         lease_ms_min=pricing.min_lease,
         lease_ms_max=pricing.max_lease,
+        period_ms=pricing.period,
+        cpus=ports.host.cpus,
+        memory_mib=ports.host.memory_mib,
         heartbeat_s=config.network.heartbeat / 1_000,
     )

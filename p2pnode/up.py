@@ -1,33 +1,48 @@
 """Runs a node as a process: its home, its lock, its real ports, its API, its signals."""
 
 import logging
+import os
 import random
 import secrets
 import signal
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
+from typing import Final
 
 import trio
 
+from ledger.file_guard import open_file_guard
+from ledger.ledger import Ledger
+from ledger.leveldb_store import open_leveldb
 from p2pnode.api.app import build_app
 from p2pnode.api.server import serve_api
+from p2pnode.cabinet import FileCabinet
 from p2pnode.clock import SystemClock
 from p2pnode.config import Config, load_config
+from p2pnode.execution.file_materials import FileMaterials
 from p2pnode.execution.gpu import GpuProbe, NoGpus, SimulatedProbe
-from p2pnode.gpus import SimulatedGpus
+from p2pnode.execution.process_engine import ProcessEngine
+from p2pnode.gpus import HostFacts, SimulatedGpus
 from p2pnode.home import Home, locked, make_folders, next_incarnation
-from p2pnode.identity import load_identity
+from p2pnode.identity import Identity, load_identity
+from p2pnode.job_views import JobViews
+from p2pnode.jobs.baggage import FileBaggage
 from p2pnode.log import log_to
 from p2pnode.membership import bootstrap_in, genesis_of
 from p2pnode.network.libp2p_adapter.libp2p_transport import Libp2pTransport
 from p2pnode.network.peer_text import address_text, bootstrap_of, peer_text
 from p2pnode.node import Node, Ports, advert_topics
+from p2pnode.own_feed import open_own_feed
 from p2pnode.status import services_of
 from protocol.errors import LocalFault, P2PError
 from protocol.genesis import Genesis, net_of
 from protocol.units import PublicKey
 
 log = logging.getLogger(__name__)
+
+FILE_THREADS: Final = 8
+"""Threads that read and write files of jobs at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,37 +85,93 @@ async def _run(home: Home, on_ready: Callable[[Ready], None]) -> None:
     clock = SystemClock()
     config = load_config(home.config)
     genesis = genesis_of(home)
-    identity = load_identity(home, net_of(genesis), clock.now())
+    net = net_of(genesis)
+    identity = load_identity(home, net, clock.now())
+    incarnation = next_incarnation(home, clock.now())
     transport = Libp2pTransport(
         seed=identity.peer_seed,
         listen=config.network.listen,
         topics=advert_topics(genesis),
     )
-    node = Node(
-        config=config,
-        genesis=genesis,
-        identity=identity,
-        bootstrap=bootstrap_of((*config.network.bootstrap, *bootstrap_in(home))),
-        incarnation=next_incarnation(home, clock.now()),
-        ports=Ports(
-            transport=transport,
-            probe=_probe(config, genesis, identity.feed.public),
-            clock=clock,
-            rng=random.Random(secrets.randbits(64)),  # noqa: S311 - choices among peers, no secret
-        ),
+    with closing(open_leveldb(str(home.ledger))) as store:
+        ledger = open_own_feed(
+            identity,
+            net=net,
+            store=store,
+            guard=open_file_guard(home.guard / "feed", net),
+            incarnation=incarnation,
+            now=clock.now(),
+            random_bytes=secrets.token_bytes,
+        )
+        node = Node(
+            config=config,
+            genesis=genesis,
+            identity=identity,
+            bootstrap=bootstrap_of((*config.network.bootstrap, *bootstrap_in(home))),
+            incarnation=incarnation,
+            ports=_ports(
+                home,
+                config,
+                genesis,
+                identity,
+                transport=transport,
+                ledger=ledger,
+                clock=clock,
+            ),
+        )
+        await _serve(node, home, on_ready)
+
+
+def _ports(
+    home: Home,
+    config: Config,
+    genesis: Genesis,
+    identity: Identity,
+    *,
+    transport: Libp2pTransport,
+    ledger: Ledger,
+    clock: SystemClock,
+) -> Ports:
+    files = trio.CapacityLimiter(FILE_THREADS)
+    return Ports(
+        transport=transport,
+        probe=_probe(config, genesis, identity.feed.public),
+        host=_host_facts(),
+        engine=ProcessEngine(home.jobs, clock=clock, files=files),
+        materials=FileMaterials(home.jobs, files=files),
+        baggage=FileBaggage(home.rentals),
+        cabinet=FileCabinet(home.records),
+        ledger=ledger,
+        clock=clock,
+        rng=random.Random(secrets.randbits(64)),  # noqa: S311 - choices among peers, no secret
+        random_bytes=secrets.token_bytes,
     )
-    app = build_app(services_of(node, up_since=clock.now()))
+
+
+def _host_facts() -> HostFacts:
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return HostFacts(cpus=len(os.sched_getaffinity(0)), memory_mib=pages // 2**20)
+
+
+async def _serve(node: Node, home: Home, on_ready: Callable[[Ready], None]) -> None:
+    """The node and its API until a signal."""
+    app = build_app(
+        services_of(node, up_since=node.ports.clock.now()),
+        JobViews(node, FileBaggage(home.rentals)),
+    )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_cancel_on_signal, nursery.cancel_scope)
         await nursery.start(node.run)
         await nursery.start(serve_api, app, home.socket)
-        peer = identity.certificate.peer_id
+        peer = node.identity.certificate.peer_id
         on_ready(
             Ready(
-                name=config.name,
+                name=node.config.name,
                 peer=peer_text(peer),
-                network=genesis.name,
-                addresses=tuple(address_text(peer, a) for a in transport.addresses()),
+                network=node.genesis.name,
+                addresses=tuple(
+                    address_text(peer, address) for address in node.ports.transport.addresses()
+                ),
                 socket=str(home.socket),
             )
         )

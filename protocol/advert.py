@@ -13,7 +13,7 @@ from protocol.certificate import (
 )
 from protocol.codec import (
     CurrencyCode,
-    Extended,
+    Extensions,
     Hash,
     Id16,
     Instant,
@@ -74,7 +74,7 @@ class Host(Wire, frozen=True, kw_only=True):
     """CUDA compute capability, (major, minor)."""
 
 
-class Advert(Extended, frozen=True, kw_only=True):
+class Advert(Wire, frozen=True, kw_only=True):
     """One unit group of one owner: alike GPUs that are priced and leased together."""
 
     v: Literal[1] = 1
@@ -114,6 +114,7 @@ class Advert(Extended, frozen=True, kw_only=True):
     surcharges: (
         Annotated[tuple[Surcharge, ...], Meta(min_length=1, max_length=SURCHARGES_MAX)] | UnsetType
     ) = UNSET
+    x: Extensions = UNSET
 
 
 def check_advert(

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from protocol.advert import Isolation, MibCount, Region, Tier
 from protocol.codec import (
     CurrencyCode,
-    Extended,
+    Extensions,
     Hash,
     Id16,
     Instant,
@@ -23,7 +23,16 @@ from protocol.codec import (
     Wire,
 )
 from protocol.lease import Terms, UnitTurns
-from protocol.limits import ADVERT_BYTES_MAX, LEASE_UNITS_MAX, SEAL_BYTES
+from protocol.limits import (
+    ADVERT_BYTES_MAX,
+    JOB_BYTES_MAX,
+    JOB_SEAL_BYTES,
+    LEASE_UNITS_MAX,
+    QUOTE_BYTES_MAX,
+    REFUSAL_BYTES_MAX,
+    REPLY_BYTES_MAX,
+    SEAL_BYTES,
+)
 
 
 class Need(Wire, frozen=True, kw_only=True):
@@ -40,7 +49,7 @@ class Need(Wire, frozen=True, kw_only=True):
     disk_mib_min: MibCount | UnsetType = UNSET
 
 
-class Rfq(Extended, frozen=True, kw_only=True):
+class Rfq(Wire, frozen=True, kw_only=True):
     """Request for quote to one owner, about one of its unit groups."""
 
     v: Literal[1] = 1
@@ -58,9 +67,10 @@ class Rfq(Extended, frozen=True, kw_only=True):
     nonce: Id16
     issued_ms: Instant
     not_after_ms: Instant
+    x: Extensions = UNSET
 
 
-class Bid(Extended, frozen=True, kw_only=True):
+class Bid(Wire, frozen=True, kw_only=True):
     """A firm quote to one renter: the owner keeps it until `valid_until_ms`."""
 
     v: Literal[1] = 1
@@ -85,6 +95,7 @@ class Bid(Extended, frozen=True, kw_only=True):
     valid_until_ms: Instant
     exclusive: Literal["yes"] | UnsetType = UNSET
     """Present: these turns of the units are offered to nobody else meanwhile."""
+    x: Extensions = UNSET
 
 
 Reason = Literal["TAKEN", "PRICE_MOVED", "POLICY", "SHAPE", "STALE", "CLOSED", "BUSY"]
@@ -92,7 +103,7 @@ Reason = Literal["TAKEN", "PRICE_MOVED", "POLICY", "SHAPE", "STALE", "CLOSED", "
 of date, outside the owner's hours or draining, too many requests at once."""
 
 
-class Refusal(Extended, frozen=True, kw_only=True):
+class Refusal(Wire, frozen=True, kw_only=True):
     """A signed no, to a request for quote or a lease request."""
 
     v: Literal[1] = 1
@@ -104,3 +115,22 @@ class Refusal(Extended, frozen=True, kw_only=True):
     advert: Annotated[bytes, Meta(max_length=ADVERT_BYTES_MAX + SEAL_BYTES)] | UnsetType = UNSET
     """The owner's newest advert of the group, sealed, when the renter's was out of date."""
     issued_ms: Instant
+    x: Extensions = UNSET
+
+
+class Take(Wire, frozen=True, kw_only=True):
+    """The question `lease.take`: a sealed lease request, and the job sealed to the owner."""
+
+    request: Annotated[bytes, Meta(max_length=QUOTE_BYTES_MAX + SEAL_BYTES)]
+    job: Annotated[bytes, Meta(max_length=JOB_BYTES_MAX + JOB_SEAL_BYTES)] | UnsetType = UNSET
+
+
+class Reply(Wire, frozen=True, kw_only=True):
+    """An owner's answer: what was asked for (a sealed bid, a GRANT entry) or a sealed refusal."""
+
+    yes: Annotated[bytes, Meta(max_length=REPLY_BYTES_MAX)] | UnsetType = UNSET
+    no: Annotated[bytes, Meta(max_length=REFUSAL_BYTES_MAX + SEAL_BYTES)] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        if (self.yes is UNSET) == (self.no is UNSET):
+            raise ValueError("yes or no")

@@ -6,8 +6,10 @@ The root key signs certificates and nothing that a node does by itself, so it ca
 from collections.abc import Callable
 from typing import Literal
 
+from msgspec import UNSET
+
 from protocol.codec import (
-    Extended,
+    Extensions,
     Instant,
     Key,
     Network,
@@ -24,7 +26,7 @@ from protocol.signing import Signer, is_signed, is_sound, key_of
 from protocol.units import Millis, NetId, PublicKey, Signature
 
 
-class Certificate(Extended, frozen=True, kw_only=True):
+class Certificate(Wire, frozen=True, kw_only=True):
     """An account (`root`) lets `feed` sign and `peer_id` speak for it, for a while."""
 
     v: Literal[1] = 1
@@ -38,6 +40,7 @@ class Certificate(Extended, frozen=True, kw_only=True):
     not_after_ms: Instant
     n: UInt
     """Serial number: of two certificates of one root for one peer the higher is meant."""
+    x: Extensions = UNSET
 
 
 class SignedCertificate(Wire, frozen=True, kw_only=True):

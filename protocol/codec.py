@@ -48,17 +48,14 @@ Extensions = (
 
 
 class Wire(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What every struct on the wire is made of. A field that is UNSET is absent in the bytes."""
+    """What every struct on the wire is made of. A field that is UNSET is absent in the bytes.
 
-
-class Extended(Wire, frozen=True, kw_only=True):
-    """A struct to which a later version may add what an older one keeps, signs and ignores."""
-
-    x: Extensions = UNSET
+    A struct to which a later version may add something has the field `x: Extensions = UNSET`.
+    """
 
     def __post_init__(self) -> None:
         # msgspec counts characters, the bound is in bytes. From `decode` this is `codec.shape`.
-        if why := extensions_fault(self.x):
+        if why := extensions_fault(getattr(self, "x", UNSET)):
             raise ValueError(why)
 
 

@@ -3,11 +3,11 @@
 from hashlib import sha256
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import UNSET, Meta
 
 from protocol.codec import (
     CurrencyCode,
-    Extended,
+    Extensions,
     Hash,
     Id16,
     Name,
@@ -38,7 +38,7 @@ class Bounds(Wire, frozen=True, kw_only=True):
     """How far ahead of us a peer's clock may be before its messages are refused."""
 
 
-class Genesis(Extended, frozen=True, kw_only=True):
+class Genesis(Wire, frozen=True, kw_only=True):
     """A network: its name, what is allowed in it, and a nonce that makes it one of its kind."""
 
     v: Literal[1] = 1
@@ -48,6 +48,7 @@ class Genesis(Extended, frozen=True, kw_only=True):
     rules: Hash = RULES_DIGEST
     bounds: Bounds
     money: CurrencyCode
+    x: Extensions = UNSET
 
     @property
     def simulation_allowed(self) -> bool:

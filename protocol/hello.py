@@ -10,7 +10,7 @@ from protocol.certificate import (
     check_in_force,
     read_certificate,
 )
-from protocol.codec import Extended, Name, Network, UInt, Wire
+from protocol.codec import Extensions, Name, Network, UInt, Wire
 from protocol.errors import PeerFault
 from protocol.limits import CERTIFICATE_BYTES_MAX
 from protocol.units import Millis, NetId, PeerId
@@ -21,7 +21,7 @@ VERSION = 1
 Role = Literal["owner", "renter"]
 
 
-class Hello(Extended, frozen=True, kw_only=True):
+class Hello(Wire, frozen=True, kw_only=True):
     """Who speaks, for which network, and what it understands."""
 
     v: Literal[1] = 1
@@ -34,6 +34,7 @@ class Hello(Extended, frozen=True, kw_only=True):
     frame_bytes_max: UInt
     agent: Name | UnsetType = UNSET
     """Program and version, for people."""
+    x: Extensions = UNSET
 
 
 def check_hello(

@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 from protocol.advert import Isolation, Tier
 from protocol.codec import (
     CurrencyCode,
-    Extended,
+    Extensions,
     Hash,
     Id16,
     Instant,
@@ -36,7 +36,7 @@ class UnitTurn(Wire, frozen=True, kw_only=True):
 UnitTurns = Annotated[tuple[UnitTurn, ...], Meta(min_length=1, max_length=LEASE_UNITS_MAX)]
 
 
-class Terms(Extended, frozen=True, kw_only=True):
+class Terms(Wire, frozen=True, kw_only=True):
     """Under what conditions the owner runs the job; a bid carries them, a lease names them."""
 
     v: Literal[1] = 1
@@ -45,9 +45,10 @@ class Terms(Extended, frozen=True, kw_only=True):
     cpus: UInt | UnsetType = UNSET
     memory_mib: UInt | UnsetType = UNSET
     disk_mib: UInt | UnsetType = UNSET
+    x: Extensions = UNSET
 
 
-class LeaseRequest(Extended, frozen=True, kw_only=True):
+class LeaseRequest(Wire, frozen=True, kw_only=True):
     """The renter takes a bid: binding until `not_after_ms`, and for good once granted.
 
     It repeats what it agrees to, so that the grant that embeds it proves the agreement alone.
@@ -76,6 +77,7 @@ class LeaseRequest(Extended, frozen=True, kw_only=True):
     """Makes the request idempotent: one nonce of one renter gives one lease."""
     issued_ms: Instant
     not_after_ms: Instant
+    x: Extensions = UNSET
 
 
 def digest_of_terms(terms: Terms) -> Digest:

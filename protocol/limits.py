@@ -31,6 +31,18 @@ QUOTE_BYTES_MAX: Final = 4_096
 """A request for quote, a bid or a lease request takes under 1,500."""
 REFUSAL_BYTES_MAX: Final = ADVERT_BYTES_MAX + 1_024
 """A refusal may carry the owner's newest advert."""
+PART_BYTES_MAX: Final = 131_072
+"""A piece of a transfer: large enough to be cheap, small enough to share a connection."""
+TICK_BYTES_MAX: Final = 1_024
+OUTCOME_BYTES_MAX: Final = 2_048
+AUCTION_BYTES_MAX: Final = 1_048_576
+"""A file of at most 64 bids with their questions and 64 refusals."""
+JOB_BYTES_MAX: Final = 65_536
+"""A job description with its arguments and environment; larger things belong into the input."""
+JOB_SEAL_BYTES: Final = 48
+"""An ephemeral key and an authenticator."""
+REPLY_BYTES_MAX: Final = 16_384
+"""A GRANT entry has at most 8 KiB of body."""
 HELLO_BYTES_MAX: Final = 4_096
 ERROR_BYTES_MAX: Final = 512
 
@@ -48,6 +60,14 @@ ADDRESSES_MAX: Final = 8
 UNITS_MAX: Final = 64
 """GPUs of one unit group; the largest single hosts have 16, MIG makes up to 7 of each."""
 SURCHARGES_MAX: Final = 8
+BIDS_OUTSTANDING_MAX: Final = 4_096
+"""Firm bids that an owner remembers at once; each lives ten seconds."""
+OPEN_INTERVALS_SOFT_MAX: Final = 15
+"""An entry carries 16 open intervals of a unit; one place is kept so that a lease can be cut."""
+BIDS_MAX: Final = 64
+"""Bids in one auction: the largest shortlist."""
+ARGUMENTS_MAX: Final = 64
+VARIABLES_MAX: Final = 64
 ADVERTS_KEPT_MAX: Final = 16_384
 """Adverts in one node's book: 16 times the network that two cores can simulate, about 60 MB."""
 GROUPS_PER_FEED_MAX: Final = 64

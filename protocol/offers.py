@@ -50,6 +50,19 @@ class Offers(Wire, frozen=True, kw_only=True):
     adverts: Annotated[tuple[SealedAdvert, ...], Meta(max_length=OFFERS_ASKED_MAX)]
 
 
+class OwnOffersAsk(Wire, frozen=True, kw_only=True):
+    """Send me the adverts that you yourself sealed and that are open; keys above `after` only."""
+
+    after: GroupKey | UnsetType = UNSET
+
+
+class OwnOffers(Wire, frozen=True, kw_only=True):
+    """The answerer's own open adverts in order of their keys; more follow above `more_after`."""
+
+    adverts: Annotated[tuple[SealedAdvert, ...], Meta(max_length=OFFERS_ASKED_MAX)]
+    more_after: GroupKey | UnsetType = UNSET
+
+
 def group_key(feed: PublicKey, group: bytes) -> bytes:
     """The 16 bytes that name a unit group of a feed on every peer."""
     return digest("offer", feed + group)[:16]

@@ -12,8 +12,16 @@ from protocol.auction import Bid, Refusal, Rfq
 from protocol.codec import Key, Name, Seal, Wire, decode, encode
 from protocol.errors import PeerFault
 from protocol.lease import LeaseRequest
-from protocol.limits import ADVERT_BYTES_MAX, QUOTE_BYTES_MAX, REFUSAL_BYTES_MAX, SEAL_BYTES
+from protocol.limits import (
+    ADVERT_BYTES_MAX,
+    OUTCOME_BYTES_MAX,
+    QUOTE_BYTES_MAX,
+    REFUSAL_BYTES_MAX,
+    SEAL_BYTES,
+    TICK_BYTES_MAX,
+)
 from protocol.signing import Signer, digest, is_signed
+from protocol.tick import Outcome, Tick
 from protocol.units import Digest, NetId, PublicKey
 
 KINDS: Final[dict[type[Wire], tuple[str, int]]] = {
@@ -22,6 +30,8 @@ KINDS: Final[dict[type[Wire], tuple[str, int]]] = {
     Bid: ("bid", QUOTE_BYTES_MAX),
     Refusal: ("refusal", REFUSAL_BYTES_MAX),
     LeaseRequest: ("lease-request", QUOTE_BYTES_MAX),
+    Tick: ("tick", TICK_BYTES_MAX),
+    Outcome: ("outcome", OUTCOME_BYTES_MAX),
 }
 """Shape of a body -> (its kind, the most bytes it may have)."""
 

@@ -1,21 +1,30 @@
 """Whole nodes in memory on virtual time, for tests: real code, a hub for a network."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import trio
 
+from ledger.guard import MemoryGuard
+from ledger.store import MemoryStore
+from p2pnode.cabinet import MemoryCabinet
 from p2pnode.config import Config, Network, Pricing
+from p2pnode.execution.engine import Run, RunId
+from p2pnode.execution.fake_engine import FakeEngine, Script
 from p2pnode.execution.gpu import SimulatedProbe
-from p2pnode.gpus import SimulatedGpus
+from p2pnode.execution.materials import MemoryMaterials
+from p2pnode.gpus import HostFacts, SimulatedGpus
 from p2pnode.home import find_home, make_folders
 from p2pnode.identity import create_identity, load_identity
+from p2pnode.jobs.baggage import MemoryBaggage
 from p2pnode.network.memory_transport import MemoryHub, MemoryTransport
 from p2pnode.node import Node, Ports
+from p2pnode.own_feed import open_own_feed
 from p2pnode.quantities import Money
 from protocol.genesis import Bounds, Genesis, net_of
-from protocol.units import Mebibytes, Micros, Millis, PeerId
+from protocol.units import Mebibytes, Micros, Millis, MillisSpan, PeerId
 
 GENESIS = Genesis(name="memory", kind="test", nonce=bytes(16), bounds=Bounds(), money="TEST")
 EPOCH = Millis(1_800_000_000_000)
@@ -58,7 +67,16 @@ class Party:
         self._bootstrap: dict[PeerId, tuple[str, ...]] = {}
         self._count = 0
 
-    def build(self, *, ask: int | None, gossip: str = "on", incarnation: int | None = None) -> Node:
+    def build(
+        self,
+        *,
+        ask: int | None,
+        gossip: str = "on",
+        incarnation: int | None = None,
+        script: Callable[[Run], Script] = lambda _run: Script(lasts_ms=MillisSpan(5_000)),
+        outputs: dict[RunId, bytes] | None = None,
+    ) -> Node:
+        clock = VirtualClock()
         index = self._count
         self._count += 1
         home = find_home(self._tmp_path / f"n{index}")
@@ -70,7 +88,9 @@ class Party:
             name=f"n{index}",
             roles=("renter",) if ask is None else ("owner", "renter"),
             network=Network(region="DE", gossip=gossip),  # type: ignore[arg-type]
-            pricing=Pricing(ask=None if ask is None else Money(Micros(ask), "TEST")),
+            pricing=Pricing(
+                ask=None if ask is None else Money(Micros(ask), "TEST"), period=MillisSpan(2_000)
+            ),
         )
         gpus = () if ask is None else (_gpu(),)
         address = f"/memory/{index}"
@@ -83,8 +103,23 @@ class Party:
             ports=Ports(
                 transport=MemoryTransport(self._hub, identity.certificate.peer_id, address),
                 probe=SimulatedProbe(identity.feed.public, gpus),
-                clock=VirtualClock(),
+                host=HostFacts(cpus=8, memory_mib=32_768),
+                engine=FakeEngine(script, clock=clock),
+                materials=MemoryMaterials(outputs or {}),
+                baggage=MemoryBaggage(),
+                cabinet=MemoryCabinet(),
+                ledger=open_own_feed(
+                    identity,
+                    net=net_of(GENESIS),
+                    store=MemoryStore(),
+                    guard=MemoryGuard(),
+                    incarnation=index,
+                    now=clock.now(),
+                    random_bytes=dice.randbytes,
+                ),
+                clock=clock,
                 rng=dice,
+                random_bytes=dice.randbytes,
             ),
         )
         if not self._bootstrap:

@@ -12,7 +12,6 @@ from protocol.offers import group_key, root_of
 from protocol.rules import RULES, RULES_DIGEST
 from protocol.signing import digest
 from protocol.units import Mebibytes, Micros, MillisSpan
-from protocol.wire import KINDS
 from tests import make
 from tests.protocol.codec_cases import HEADS, codec_cases, offers_cases
 from tests.protocol.key_cases import (
@@ -163,7 +162,6 @@ def vectors() -> dict[str, dict[str, Any]]:
                     ("lease-request", make.lease_request()),
                 )
             },
-            "kinds": {kind: size_max for kind, size_max in KINDS.values()},
         },
     }
 

@@ -9,6 +9,7 @@ from litestar.exceptions import HTTPException
 from litestar.openapi.config import OpenAPIConfig
 
 from p2pnode.api.documents import AskChange, OfferListDocument, Problem, StatusDocument
+from p2pnode.api.job_routes import JobServices, job_routes
 from p2pnode.matching.search import Wish
 from protocol.advert import TIERS, Tier
 from protocol.errors import LocalFault
@@ -29,7 +30,7 @@ class Services:
     """Raises LocalFault."""
 
 
-def build_app(services: Services) -> Litestar:
+def build_app(services: Services, jobs: JobServices) -> Litestar:
     """The application, ready for a server."""
 
     @get("/healthz")
@@ -68,7 +69,7 @@ def build_app(services: Services) -> Litestar:
         return {"applies": "now, to new leases"}
 
     return Litestar(
-        route_handlers=[healthz, status, offers, ask],
+        route_handlers=[healthz, status, offers, ask, *job_routes(jobs)],
         exception_handlers={LocalFault: _local_fault, HTTPException: _http_fault},
         openapi_config=OpenAPIConfig(title="p2pnode", version="1", path="/schema"),
         # Litestar would take over the root logger.

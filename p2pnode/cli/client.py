@@ -4,7 +4,7 @@ import http.client
 import json
 import socket
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlencode
 
 from protocol.errors import LocalFault, Unavailable
@@ -39,18 +39,38 @@ def post(node: Path, path: str, document: object) -> Any:
     return _request(node, "POST", path, json.dumps(document))
 
 
+def get_bytes(node: Path, path: str) -> bytes:
+    """The bytes at this path. Raises as `get`."""
+    status, body = _exchange(node, "GET", path, None)
+    if status != 200:
+        _raise(status, json.loads(body or b"null"))
+    return body
+
+
 def _request(node: Path, method: str, path: str, body: str | None) -> Any:
+    status, raw = _exchange(node, method, path, body)
+    try:
+        document = json.loads(raw or b"null")
+    except ValueError as error:
+        raise Unavailable(f"no node answers on {node}, but something else") from error
+    if status >= 400:
+        _raise(status, document)
+    return document
+
+
+def _exchange(node: Path, method: str, path: str, body: str | None) -> tuple[int, bytes]:
     connection = _UnixConnection(node)
     try:
         connection.request(method, path, body, {"Content-Type": "application/json"})
         reply = connection.getresponse()
-        document = json.loads(reply.read() or b"null")
+        return reply.status, reply.read()
     except (OSError, http.client.HTTPException) as error:
         raise Unavailable(f"no node answers on {node}: {error}") from error
     finally:
         connection.close()
-    if reply.status >= 500:
+
+
+def _raise(status: int, document: Any) -> NoReturn:
+    if status >= 500 or not isinstance(document, dict):
         raise Unavailable(f"the node failed: {document}")
-    if reply.status >= 400:
-        raise LocalFault(document.get("title", str(document)), document.get("cure", ""))
-    return document
+    raise LocalFault(document.get("title", str(document)), document.get("cure", ""))

@@ -29,18 +29,17 @@ Announce = Callable[[Advert, bytes], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shelf:
-    """Alike GPUs that are offered together; `free` of them are not leased now."""
+    """Alike GPUs that are offered together."""
 
     group: bytes
     model: str
     vram: Mebibytes
     source: Literal["nvml", "simulated"]
     units: tuple[bytes, ...]
-    free: int
 
 
 def shelves_of(gpus: tuple[Gpu, ...]) -> tuple[Shelf, ...]:
-    """The GPUs grouped by what a renter can tell apart, all of them free."""
+    """The GPUs grouped by what a renter can tell apart."""
     units: dict[tuple[str, Mebibytes, Literal["nvml", "simulated"]], list[bytes]] = {}
     for gpu in gpus:
         units.setdefault((gpu.model, gpu.vram, gpu.source), []).append(gpu.unit)
@@ -51,7 +50,6 @@ def shelves_of(gpus: tuple[Gpu, ...]) -> tuple[Shelf, ...]:
             vram=vram,
             source=source,
             units=tuple(members),
-            free=len(members),
         )
         for (model, vram, source), members in sorted(units.items())
     )
@@ -69,6 +67,10 @@ class Posting:
     isolation: Isolation
     lease_ms_min: MillisSpan
     lease_ms_max: MillisSpan
+    period_ms: MillisSpan
+    """Between two ticks of a lease."""
+    cpus: int
+    memory_mib: int
     heartbeat_s: float
 
 
@@ -84,6 +86,7 @@ class Provider:
         incarnation: int,
         posting: Posting,
         addresses: Callable[[], tuple[str, ...]],
+        free_of: Callable[[tuple[bytes, ...]], int],
         announce: Announce,
         clock: WallClock,
     ) -> None:
@@ -93,6 +96,7 @@ class Provider:
         self._net = net_of(genesis)
         self._incarnation = incarnation
         self._addresses = addresses
+        self._free_of = free_of
         self._announce = announce
         self._clock = clock
         self._seq = 0
@@ -108,6 +112,14 @@ class Provider:
     def stock(self, shelves: tuple[Shelf, ...]) -> None:
         """Offer these from now on."""
         self._shelves = shelves
+        self._changed.set()
+
+    def is_simulated(self) -> bool:
+        """Whether any of it does not exist."""
+        return any(shelf.source == "simulated" for shelf in self._shelves)
+
+    def refresh(self) -> None:
+        """What is free has changed: tell the network soon."""
         self._changed.set()
 
     def set_ask(self, ask: Micros) -> None:
@@ -154,7 +166,7 @@ class Provider:
             gpu_class=gpu_class(shelf.vram),
             vram_mib=shelf.vram,
             units=len(shelf.units),
-            free=shelf.free,
+            free=self._free_of(shelf.units),
             tiers=tuple(
                 TierAsk(tier=tier) if tier == "gold" else TierAsk(tier=tier, micro_per_gpu_hour=ask)
                 for tier in posting.tiers

@@ -81,3 +81,24 @@ class Transport(Gossip, Streams, Protocol):
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Be up until cancelled; started once others can reach us."""
+
+
+class Directory(Protocol):
+    """Finds peers that we have never heard of, by what they said they have.
+
+    Best effort and hearsay: entries may be missing, stale by hours, or made up by anybody who
+    likes to be asked, and there is no way to take an announcement back. So trust only what a peer
+    that was found says itself, and announce again from time to time. Deadlines are the caller's.
+    """
+
+    async def announce(self, key: bytes) -> None:
+        """Be found under the 32 bytes of the key from now on, for some hours.
+
+        Raises Unavailable if nobody took the announcement.
+        """
+
+    async def find(self, key: bytes) -> dict[PeerId, tuple[str, ...]]:
+        """Who is said to be found under the key, and at which addresses; we are left out.
+
+        Raises Unavailable if nobody could be asked.
+        """

@@ -257,6 +257,17 @@ def test_after_a_failed_write_the_ledger_must_be_opened_again(n: int) -> None:
             act()
 
 
+def test_after_a_failed_ingest_too_the_ledger_must_be_opened_again() -> None:
+    store = MemoryStore()
+    mine = ledger(store=FaultyStore(store, Fuse(2, after=True)))
+    theirs = Feed(STRANGER).open()
+    with pytest.raises(Crash):
+        mine.ingest(theirs.raw)
+    with pytest.raises(LocalFault, match="failed before"):
+        mine.append(genesis(OWNER), at(0))
+    assert ledger(store=store).ingest(theirs.raw) is Taken.KNOWN
+
+
 def test_a_store_that_lost_its_tail_is_not_continued_but_recovered() -> None:
     store, guard = MemoryStore(), MemoryGuard()
     mine = ledger(store=store, guard=guard)

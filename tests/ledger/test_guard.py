@@ -1,5 +1,6 @@
 """One suite over every Guard, and the file's own."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,6 +100,7 @@ def test_a_torn_write_is_overwritten_by_the_next(tmp_path: Path) -> None:
     raw = bytearray(path.read_bytes())
     raw[SLOT_BYTES + 40] ^= 1
     path.write_bytes(raw)
+    guard = open_file_guard(path, NET)
     assert guard.reserved() == one
     guard.reserve(three)
     assert open_file_guard(path, NET).reserved() == three
@@ -114,7 +116,7 @@ def test_two_damaged_slots_are_told_to_our_user(tmp_path: Path) -> None:
     raw[SLOT_BYTES + 40] ^= 1
     path.write_bytes(raw)
     with pytest.raises(LocalFault, match="damaged"):
-        guard.reserved()
+        open_file_guard(path, NET).reserved()
 
 
 def test_a_checksum_over_what_is_no_entry_is_no_reservation() -> None:
@@ -138,9 +140,27 @@ def test_a_write_that_fails_is_told_to_our_user(
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("os.pwrite", full)
-    with pytest.raises(LocalFault, match="No space left"):
-        guard.reserve(drafts()[0])
+    one, two, *_ = drafts()
+    guard.reserve(one)
+    with monkeypatch.context() as patched:
+        patched.setattr("os.pwrite", full)
+        with pytest.raises(LocalFault, match="No space left"):
+            guard.reserve(two)
+    assert guard.reserved() == one
+    guard.reserve(two)
+    assert guard.reserved() == two
+
+
+def test_a_write_in_pieces_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = os.pwrite
+
+    def some(file: int, data: bytes, offset: int) -> int:
+        return whole(file, data[:50], offset)
+
+    monkeypatch.setattr("os.pwrite", some)
+    draft = drafts()[0]
+    open_file_guard(tmp_path / "guard", NET).reserve(draft)
+    assert open_file_guard(tmp_path / "guard", NET).reserved() == draft
 
 
 def test_what_store_and_guard_say_together() -> None:

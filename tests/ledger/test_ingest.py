@@ -156,6 +156,26 @@ def test_a_link_to_an_entry_that_we_have_otherwise_is_a_fork() -> None:
     assert [(each.rule, each.seq) for each in here.offences()] == [("A2", 1)]
 
 
+def test_an_entry_of_a_branch_stays_known_when_its_predecessor_becomes_the_head() -> None:
+    here, feed = replica(), Feed(OWNER)
+    take(here, [feed.open()])
+    one, two = feed.branch(), feed.branch()
+    take(here, [one.add(statement(used=1)), two.add(statement(used=2))])
+    other_branch = one.branch()
+    third = other_branch.add(statement(ctr=1, used=3))
+    # It stands beside nothing yet: only an entry of the other branch is at the place before.
+    stray = two.branch()
+    stray.add(statement(ctr=1, used=4))
+    after_stray = stray.add(statement(ctr=2, used=5))
+    take(here, [two.add(statement(ctr=1, used=6)), after_stray])
+    follower = other_branch.add(statement(ctr=2, used=7))
+    assert here.ingest(follower.raw) is Taken.CONFLICT
+    assert here.ingest(third.raw) is Taken.NEW
+    assert here.ingest(follower.raw) is Taken.KNOWN
+    report = here.verify()
+    assert (report.entries, report.conflicts, report.broken) == (3, 4, None)
+
+
 def test_two_entries_0_are_a_fork() -> None:
     here = replica()
     body = msgspec.structs.replace(genesis(OWNER), incarnation=2)

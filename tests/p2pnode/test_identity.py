@@ -25,7 +25,7 @@ from protocol.units import Millis, NetId
 NET = NetId(b"n" * 32)
 OTHER_NET = NetId(b"o" * 32)
 NOW = Millis(1_800_000_000_000)
-KEYS = ("root.key", "feed.key", "peer.key", "x25519.key")
+KEYS = ("root.key", "feed.key", "peer.key", "x25519.key", "next-feed.key")
 OFFLINE_CURE = "put root.key into"
 
 
@@ -52,7 +52,7 @@ def files_of(home: Home) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in home.keys.iterdir()}
 
 
-def test_a_new_identity_has_four_different_keys_closed_to_others(home: Home) -> None:
+def test_a_new_identity_has_five_different_keys_closed_to_others(home: Home) -> None:
     create(home)
     files = files_of(home)
     assert sorted(files) == sorted(KEYS)

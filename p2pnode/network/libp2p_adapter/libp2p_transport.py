@@ -1,4 +1,4 @@
-"""The ports Gossip and Streams on one libp2p host; it decides nothing about whom to talk to.
+"""The ports Gossip, Streams and Directory on one libp2p host; whom to talk to is not decided here.
 
 The library logs a line for each connection and each failed handshake, some of them straight to
 the root logger: a configuration of logging should set "libp2p" to CRITICAL and give the root
@@ -20,6 +20,7 @@ from multiaddr import Multiaddr
 
 from p2pnode.network.libp2p_adapter.damage import Statistics
 from p2pnode.network.libp2p_adapter.host import RPC_BYTES_MAX, Host, build_host
+from p2pnode.network.libp2p_adapter.libp2p_directory import DirectoryMode, Libp2pDirectory
 from p2pnode.network.libp2p_adapter.libp2p_stream import Libp2pStream
 from p2pnode.network.libp2p_adapter.lifecycle import (
     close_connection,
@@ -56,10 +57,11 @@ _ENDINGS: Final = (
 
 
 class Libp2pTransport:
-    """See Gossip and Streams.
+    """See Gossip, Streams and Directory.
 
     Everything but `serve` and `peer_id` raises Unavailable before `run` has started and after it
-    was cancelled. Of the same seed one may run at a time.
+    was cancelled. Of the same seed one may run at a time. `announced` are the addresses to be
+    found at in the directory, if others than those listened on.
     """
 
     def __init__(
@@ -69,14 +71,18 @@ class Libp2pTransport:
         listen: tuple[str, ...],
         topics: frozenset[str] | tuple[str, ...],
         heartbeat_s: float = 1,
+        directory: DirectoryMode = "server",
+        announced: tuple[str, ...] = (),
     ) -> None:
         self._seed = seed
         self._listen = listen
         self._topics = frozenset(topics)
         self._heartbeat_s = heartbeat_s
+        self._mode: DirectoryMode = directory
+        self._announced = announced
         self._handlers: dict[str, StreamHandler] = {}
         self._dials: dict[tuple[PeerId, str], trio.Event] = {}
-        self._running: tuple[Host, trio.Nursery] | None = None
+        self._running: tuple[Host, trio.Nursery, Libp2pDirectory] | None = None
         self.peer_id: Final = PeerId(
             ID.from_pubkey(create_new_key_pair(seed).public_key).to_bytes()
         )
@@ -93,16 +99,20 @@ class Libp2pTransport:
             topics=self._topics,
             heartbeat_s=self._heartbeat_s,
         )
+        directory = Libp2pDirectory(
+            host=host, streams=self, mode=self._mode, announced=self._announced
+        )
         ready, stop = trio.Event(), trio.Event()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(run_host, host, self._listen, ready, stop)
             try:
                 await ready.wait()
                 if len(host.network.listeners) == len(self._listen):
-                    self._running = (host, nursery)
+                    self._running = (host, nursery, directory)
                     for protocol, handler in self._handlers.items():
                         self._register(protocol, handler)
                     nursery.start_soon(self._watch_buffers)
+                    nursery.start_soon(directory.run)
                     task_status.started()
                     await trio.sleep_forever()
             finally:
@@ -174,6 +184,12 @@ class Libp2pTransport:
             for address in listener.get_addrs()
         )
 
+    async def announce(self, key: bytes) -> None:
+        await self._directory.announce(key)
+
+    async def find(self, key: bytes) -> dict[PeerId, tuple[str, ...]]:
+        return await self._directory.find(key)
+
     def statistics(self) -> Statistics:
         """The totals of this run so far."""
         damage = damage_of(self._host.network)
@@ -191,6 +207,12 @@ class Libp2pTransport:
         if self._running is None:
             raise Unavailable("the transport is not running")
         return self._running[1]
+
+    @property
+    def _directory(self) -> Libp2pDirectory:
+        if self._running is None:
+            raise Unavailable("the transport is not running")
+        return self._running[2]
 
     def _connections(self, peer: PeerId) -> list[SwarmConn]:
         connections = self._host.network.get_connections(ID(peer))

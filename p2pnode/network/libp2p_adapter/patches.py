@@ -12,12 +12,14 @@ from typing import Final
 
 import trio
 from libp2p.io.abc import ReadWriteCloser
+from libp2p.kad_dht.routing_table import KBucket
 from libp2p.network.auto_connector import AutoConnector
 from libp2p.network.connection.exceptions import RawConnError
 from libp2p.network.connection.raw_connection import RawConnection
 from libp2p.network.connection.swarm_connection import SwarmConn
 from libp2p.network.health.monitor import ConnectionHealthMonitor
 from libp2p.network.swarm import Swarm
+from libp2p.peer.id import ID
 from libp2p.pubsub import pubsub as pubsub_module
 from libp2p.stream_muxer.yamux.yamux import Yamux, YamuxStream
 from libp2p.transport.tcp.tcp import TCP
@@ -268,6 +270,23 @@ def mend_auto_connector() -> None:
     _replace(AutoConnector, "maybe_connect", wrap)
 
 
+def mend_full_buckets() -> None:
+    """A full bucket of the routing table keeps whom we are connected with, and dials nobody.
+
+    The library pings the oldest of the bucket before it lets a new one in, dialling it if need
+    be, so that anybody who fills a bucket decides where we dial. May go when it asks the swarm.
+    """
+
+    def wrap(_original: Method) -> Method:
+        async def is_connected(self: KBucket, peer_id: ID) -> bool:
+            await trio.lowlevel.checkpoint()
+            return peer_id in self.host.get_connected_peers()
+
+        return is_connected
+
+    _replace(KBucket, "_ping_peer", wrap)
+
+
 PATCHES: tuple[Callable[[], None], ...] = (
     mend_inbound_streams,
     mend_inbound_slots,
@@ -278,4 +297,5 @@ PATCHES: tuple[Callable[[], None], ...] = (
     mend_gossip_queue,
     mend_health_checks,
     mend_auto_connector,
+    mend_full_buckets,
 )

@@ -1,0 +1,124 @@
+"""What one replica still wants of another in a session of sync. SPEC.md section "Sync"."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ledger.entry import Entry, read_entry
+from ledger.frontier import HeadItem, id_at
+from ledger.ledger import Ledger
+from ledger.limits import FORK_WINDOW, TAIL_MAX, WANTS_MAX
+from ledger.sync_messages import Run, Tail, Want
+from protocol.errors import PeerFault
+from protocol.units import PublicKey
+
+Ask = Want | Tail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What was asked, and how many entries came of it; None while no answer has come."""
+
+    ask: Ask
+    came: int | None = None
+
+
+class Pulls:
+    """The feeds of which the peer has something that we lack.
+
+    What is asked for must bring us on, else the feed is left to a later session.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._wanted: dict[PublicKey, HeadItem] = {}
+        self._asked: dict[PublicKey, _Asked] = {}
+
+    def add(self, theirs: HeadItem) -> None:
+        """The peer has this of a feed, and we do not."""
+        self._wanted.setdefault(theirs.feed, theirs)
+
+    def take(self, runs: tuple[Run, ...]) -> list[Entry]:
+        """The entries of these runs, which must be what was asked for.
+
+        Raises PeerFault `sync.unasked`, `sync.run`, or as `read_entry`.
+        """
+        entries: list[Entry] = []
+        for run in runs:
+            asked = self._asked.get(run.feed)
+            if asked is None or asked.came is not None:
+                raise PeerFault("sync.unasked", "a run that nobody asked for")
+            read = [read_entry(raw, self._ledger.net) for raw in run.entries]
+            _check_run(asked.ask, read)
+            self._asked[run.feed] = _Asked(ask=asked.ask, came=len(read))
+            entries += read
+        if not runs:
+            # Somebody who is asked and does not answer at all has no room for it in any turn.
+            for feed in self._asked:
+                del self._wanted[feed]
+            self._asked.clear()
+        return entries
+
+    def pause(self) -> None:
+        """Nothing is asked in this turn."""
+        self._asked = {feed: each for feed, each in self._asked.items() if each.came is not None}
+
+    def next_asks(self) -> tuple[tuple[Want, ...], tuple[Tail, ...]]:
+        """What to ask now that all entries taken are in the ledger."""
+        asks = list(self._next_asks())
+        self._asked = {ask.feed: _Asked(ask=ask) for ask in asks}
+        wants = tuple(ask for ask in asks if isinstance(ask, Want))
+        return wants, tuple(ask for ask in asks if isinstance(ask, Tail))
+
+    def _next_asks(self) -> Iterator[Ask]:
+        count = 0
+        for feed, theirs in list(self._wanted.items()):
+            if count == WANTS_MAX:
+                return
+            ask = self._next_ask(theirs)
+            if ask is None:
+                del self._wanted[feed]
+            else:
+                count += 1
+                yield ask
+
+    def _next_ask(self, theirs: HeadItem) -> Ask | None:
+        asked = self._asked.get(theirs.feed)
+        ask = plan(self._ledger, theirs)
+        if asked is None or asked.came is None:
+            return ask
+        if asked.came == 0:
+            return None
+        if isinstance(ask, Tail) and isinstance(asked.ask, Tail) and ask.first == asked.ask.first:
+            return Tail(ask.feed, ask.first, asked.ask.skip + asked.came)
+        return None if ask == asked.ask else ask
+
+
+def plan(ledger: Ledger, theirs: HeadItem) -> Ask | None:
+    """The first thing to ask of a peer that has this; None if we have it."""
+    feed, head = theirs.feed, ledger.head(theirs.feed)
+    forks = [theirs.seq] if theirs.forked else []
+    if (known := ledger.state.fork_of(feed)) is not None:
+        forks.append(known)
+    held = 0 if head is None else head.seq + 1
+    if forks:
+        fork = min(forks)
+        return Want(feed, held, fork) if held < fork else Tail(feed, max(0, fork - FORK_WINDOW), 0)
+    if theirs.seq >= held:
+        return Want(feed, held, theirs.seq + 1)
+    ours = id_at(ledger, feed, theirs.seq)
+    if ours is not None and ours[:16] == theirs.id16:
+        return None
+    return Want(feed, theirs.seq, theirs.seq + 1)
+
+
+def _check_run(ask: Ask, entries: list[Entry]) -> None:
+    if any(entry.feed != ask.feed for entry in entries):
+        raise PeerFault("sync.run", "an entry of another feed")
+    seqs = [entry.seq for entry in entries]
+    if isinstance(ask, Want):
+        stop = min(ask.first + len(seqs), ask.stop)
+        is_asked = seqs == list(range(ask.first, stop))
+    else:
+        is_asked = ask.skip + len(seqs) <= TAIL_MAX and all(seq >= ask.first for seq in seqs)
+    if not is_asked:
+        raise PeerFault("sync.run", "not the places that were asked for")

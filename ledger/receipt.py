@@ -1,0 +1,147 @@
+"""One lease in one file that anybody can check offline. SPEC.md section "Receipts".
+
+It holds what both sides signed: the GRANT (with the renter's request in it) and the ACCEPT, the
+last tick with both signatures, the outcome, and both halves of the account.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from ledger.bodies import Accept, Grant, Statement, read_body, requested
+from ledger.entry import Entry, check_seal, read_entry
+from ledger.limits import ENTRY_BYTES_MAX
+from ledger.validity import check_body
+from protocol.certificate import Certificate, read_certificate
+from protocol.codec import Seal, Wire, decode
+from protocol.errors import PeerFault
+from protocol.lease import LeaseRequest, charge
+from protocol.limits import CERTIFICATE_BYTES_MAX, OUTCOME_BYTES_MAX, SEAL_BYTES, TICK_BYTES_MAX
+from protocol.signing import is_signed
+from protocol.tick import COSIGN_DOMAIN, Outcome, Tick
+from protocol.units import Digest, NetId, PublicKey
+from protocol.wire import Envelope, unpack
+
+RECEIPT_BYTES_MAX = 65_536
+
+RawEntry = Annotated[bytes, Meta(max_length=ENTRY_BYTES_MAX)]
+RawCertificate = Annotated[bytes, Meta(max_length=CERTIFICATE_BYTES_MAX)]
+
+
+class Receipt(Wire, frozen=True, kw_only=True):
+    """The file. What is absent was never signed, and the check says so."""
+
+    v: Literal[1] = 1
+    grant: RawEntry
+    accept: RawEntry
+    tick: Annotated[bytes, Meta(max_length=TICK_BYTES_MAX + SEAL_BYTES)] | UnsetType = UNSET
+    cosign: Seal | UnsetType = UNSET
+    outcome: Annotated[bytes, Meta(max_length=OUTCOME_BYTES_MAX + SEAL_BYTES)]
+    owner_half: RawEntry | UnsetType = UNSET
+    renter_half: RawEntry | UnsetType = UNSET
+    owner: RawCertificate
+    renter: RawCertificate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proven:
+    """What a receipt that holds says."""
+
+    lease: Digest
+    owner: PublicKey
+    renter: PublicKey
+    request: LeaseRequest
+    outcome: Outcome
+    used_ms: int
+    amount_micro: int
+    """By the last co-signed tick; zero without one."""
+    is_settled: bool
+    """Whether both halves of the account are there and agree."""
+
+
+def check_receipt(raw: bytes, net: NetId) -> Proven:
+    """What this receipt proves.
+
+    Raises PeerFault `receipt.*`, or the rule of the part that is bad. That the owner's outcome is
+    true is claimed by the owner; that the renter owes the amount is proved by its signature.
+    """
+    receipt = decode(raw, Receipt, size_max=RECEIPT_BYTES_MAX)
+    grant = _entry(receipt.grant, net)
+    body = read_body(grant.draft)
+    if not isinstance(body, Grant):
+        raise PeerFault("receipt.grant")
+    renter, request = requested(body)
+    _check_certificate(receipt.owner, grant.feed, net)
+    _check_certificate(receipt.renter, renter, net)
+    accept = _entry(receipt.accept, net)
+    said = read_body(accept.draft)
+    if not isinstance(said, Accept) or said.grant != grant.id or accept.feed != renter:
+        raise PeerFault("receipt.accept")
+    outcome = unpack(receipt.outcome, net, Outcome)
+    if outcome.signer != grant.feed or outcome.body.lease != grant.id:
+        raise PeerFault("receipt.outcome")
+    tick = _check_tick(receipt, grant, (renter, request), net)
+    return Proven(
+        lease=grant.id,
+        owner=grant.feed,
+        renter=renter,
+        request=request,
+        outcome=outcome.body,
+        used_ms=0 if tick is None else tick.used_ms,
+        amount_micro=0 if tick is None else tick.amount_micro,
+        is_settled=_are_halves_equal(receipt, grant, renter, net),
+    )
+
+
+def _entry(raw: bytes, net: NetId) -> Entry:
+    entry = read_entry(raw, net)
+    check_seal(entry, net)
+    check_body(read_body(entry.draft), entry.header, net)
+    return entry
+
+
+def _check_certificate(raw: bytes, feed: PublicKey, net: NetId) -> Certificate:
+    certificate = read_certificate(raw, net)
+    if certificate.feed != feed:
+        raise PeerFault("receipt.certificate")
+    return certificate
+
+
+def _check_tick(
+    receipt: Receipt, grant: Entry, by: tuple[PublicKey, LeaseRequest], net: NetId
+) -> Tick | None:
+    """The last tick if both have signed it; None if there is none."""
+    renter, request = by
+    if receipt.tick is UNSET or receipt.cosign is UNSET:
+        return None
+    tick = unpack(receipt.tick, net, Tick)
+    if tick.signer != grant.feed or tick.body.lease != grant.id:
+        raise PeerFault("receipt.tick")
+    envelope = decode(receipt.tick, Envelope, size_max=TICK_BYTES_MAX + SEAL_BYTES)
+    if not is_signed(renter, COSIGN_DOMAIN, net, envelope.b, by=receipt.cosign):
+        raise PeerFault("receipt.cosign")
+    if tick.body.amount_micro != charge(tick.body.used_ms, request.micro_per_gpu_hour):
+        raise PeerFault("receipt.amount")
+    return tick.body
+
+
+def _are_halves_equal(receipt: Receipt, grant: Entry, renter: PublicKey, net: NetId) -> bool:
+    if receipt.owner_half is UNSET or receipt.renter_half is UNSET:
+        return False
+    owners, renters = _entry(receipt.owner_half, net), _entry(receipt.renter_half, net)
+    one, other = read_body(owners.draft), read_body(renters.draft)
+    if not (isinstance(one, Statement) and isinstance(other, Statement)):
+        raise PeerFault("receipt.half")
+    same = (
+        owners.feed == grant.feed
+        and renters.feed == renter
+        and (one.peer, other.peer) == (renter, grant.feed)
+        and one.lease == other.lease == grant.id
+        and other.half == owners.id
+        and (one.ctr, one.used_ms, one.amount_micro, one.money)
+        == (other.ctr, other.used_ms, other.amount_micro, other.money)
+    )
+    if not same:
+        raise PeerFault("receipt.half", "the two halves do not say the same")
+    return True

@@ -1,0 +1,256 @@
+"""One session of sync: two replicas talk until both have what either had. SPEC.md section "Sync".
+
+The sides speak in turns, so neither can flood the other and nothing can block both. Reads the
+ledger; what a turn brings is handed out as effects, of which `perform` does one.
+"""
+
+from dataclasses import dataclass
+
+from msgspec import UNSET
+
+from ledger.entry import Entry
+from ledger.frontier import Frontier, HeadItem, head_key, offender, proof_id, proof_key
+from ledger.ledger import Ledger, Taken
+from ledger.limits import (
+    COMPARE_BYTES,
+    PROOFS_BYTES,
+    SYNC_HELLO_BYTES_MAX,
+    TURN_BYTES,
+    WANTS_MAX,
+)
+from ledger.pulls import Ask, Pulls
+from ledger.ranges import Compare, Items, Part
+from ledger.serving import prove, serve
+from ledger.sync_messages import SyncHello, Tail, Turn, Want, is_empty
+from protocol.codec import decode, encode
+from protocol.errors import PeerFault
+from protocol.limits import FRAME_BYTES_MAX
+from protocol.units import Digest, PublicKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuse:
+    """Evidence that was asked for has come."""
+
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingest:
+    """An entry that was asked for has come."""
+
+    entry: Entry
+
+
+Effect = Accuse | Ingest
+Feeds = dict[PublicKey, None]
+
+
+class _Talk:
+    """What a session knows once both have said HELLO."""
+
+    def __init__(
+        self, heads: Items[HeadItem], proofs: Items[Digest], *, only: Feeds | None, is_first: bool
+    ) -> None:
+        self.only = only
+        self.heads = Compare(heads, head_key, is_first=is_first)
+        self.proofs = Compare(proofs, proof_key, is_first=is_first)
+        self.asked_proofs: dict[Digest, None] = {}
+        self.wanted_proofs: dict[Digest, None] = {}
+        self.to_prove: tuple[Digest, ...] = ()
+        self.to_serve: tuple[Ask, ...] = ()
+        self.has_heard_all = False
+        """Whether the last turn that came was empty."""
+        self.has_said_all = False
+        """Whether the last turn that went was empty."""
+
+
+class Session:
+    """One side of one session.
+
+    The opener sends `hello()`. Then each frame that comes goes to `handle`, its effects to
+    `perform`, and what `reply` gives is sent, until `is_over`.
+    """
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        frontier: Frontier,
+        only: tuple[PublicKey, ...] | None,
+        is_opener: bool,
+    ) -> None:
+        self._ledger = ledger
+        self._frontier = frontier
+        self._only: Feeds | None = None if only is None else dict.fromkeys(only)
+        self._is_opener = is_opener
+        self._pulls = Pulls(ledger)
+        self._talk: _Talk | None = None
+        self._to_send: list[bytes] = []
+        self._changed: Feeds = {}
+        self._is_turn_due = False
+        self.is_over = False
+        self.has_learned = False
+        """Whether something came that was not here. It may show a fork that another session is
+        needed for.
+        """
+
+    def hello(self) -> bytes:
+        """The frame with which the opener begins."""
+        assert self._is_opener
+        heads, proofs = self._items(self._only)
+        self._said = self._hello(heads, proofs)
+        return encode(self._said)
+
+    def handle(self, frame: bytes) -> list[Effect]:
+        """What is to be done about the peer's next frame, evidence first.
+
+        Raises PeerFault `sync.*`, `codec.*` or `entry.*`; then the session is at its end.
+        """
+        if self._talk is None:
+            self._meet(decode(frame, SyncHello, size_max=SYNC_HELLO_BYTES_MAX))
+            return []
+        turn = decode(frame, Turn, size_max=FRAME_BYTES_MAX)
+        effects = self._take(self._talk, turn)
+        self._talk.has_heard_all = is_empty(turn)
+        self.is_over = self._talk.has_heard_all and self._talk.has_said_all
+        self._is_turn_due = not self.is_over
+        return effects
+
+    def perform(self, effect: Effect) -> Taken | None:
+        """Does it; what became of an entry.
+
+        Raises PeerFault `sync.scope`, or as `Ledger.ingest` and `Ledger.accuse`.
+        """
+        match effect:
+            case Accuse():
+                self._accuse(effect.raw)
+                return None
+            case Ingest():
+                taken = self._ledger.ingest(effect.entry.raw)
+                # An honest peer's may be MISSING its predecessor: of long branches we keep a part.
+                if taken is Taken.NEW or taken is Taken.CONFLICT:
+                    self._changed[effect.entry.feed] = None
+                    self.has_learned = True
+                return taken
+
+    def settle(self) -> None:
+        """Lets the frontier know what was done. To be called when a session ends early, too."""
+        if self._changed:
+            for feed in self._changed:
+                self._frontier.refresh(feed)
+            self._changed.clear()
+            self.has_learned |= self._frontier.refresh_proofs()
+
+    def reply(self) -> list[bytes]:
+        """The frames to send now that all effects are done."""
+        self.settle()
+        frames, self._to_send = self._to_send, []
+        if not self._is_turn_due:
+            return frames
+        assert self._talk is not None
+        self._is_turn_due = False
+        turn = self._turn(self._talk)
+        self._talk.has_said_all = is_empty(turn)
+        self.is_over = self._talk.has_said_all and self._talk.has_heard_all
+        return [*frames, encode(turn)]
+
+    def _hello(self, heads: Items[HeadItem], proofs: Items[Digest]) -> SyncHello:
+        return SyncHello(
+            net=self._ledger.net,
+            uuid=self._ledger.uuid,
+            feeds=len(heads),
+            root=heads.root(),
+            proofs=proofs.root(),
+            only=UNSET if self._only is None else tuple(self._only),
+        )
+
+    def _meet(self, theirs: SyncHello) -> None:
+        if theirs.net != self._ledger.net:
+            raise PeerFault("sync.net", "another network")
+        only = self._only
+        if theirs.only is not UNSET:
+            only = {feed: None for feed in theirs.only if only is None or feed in only}
+        heads, proofs = self._items(only)
+        self._talk = _Talk(heads, proofs, only=only, is_first=not self._is_opener)
+        if not self._is_opener:
+            self._said = self._hello(heads, proofs)
+            self._to_send.append(encode(self._said))
+        is_equal = (theirs.root, theirs.proofs) == (self._said.root, self._said.proofs)
+        self.is_over = is_equal
+        self._is_turn_due = not is_equal and not self._is_opener
+
+    def _items(self, only: Feeds | None) -> tuple[Items[HeadItem], Items[Digest]]:
+        if only is None:
+            return self._frontier.heads, self._frontier.proofs
+        return self._frontier.narrowed(only)
+
+    def _take(self, talk: _Talk, turn: Turn) -> list[Effect]:
+        entries = self._pulls.take(turn.runs or ())
+        proofs = _proofs(talk, turn.proofs or ())
+        heads = talk.heads.take(turn.heads or Part())
+        for item in heads:
+            if talk.only is not None and item.feed not in talk.only:
+                raise PeerFault("sync.scope", "a feed that this session is not about")
+            if self._frontier.has_room_for(item.feed):
+                self._pulls.add(item)
+        for proof in talk.proofs.take(turn.offences or Part()):
+            talk.wanted_proofs[proof] = None
+        talk.to_prove = turn.accuse or ()
+        talk.to_serve = (*(turn.wants or ()), *(turn.tails or ()))
+        accusations = [Accuse(raw=raw) for raw in proofs]
+        return [*accusations, *(Ingest(entry=entry) for entry in entries)]
+
+    def _accuse(self, raw: bytes) -> None:
+        assert self._talk is not None
+        accused = offender(self._ledger, raw)
+        if self._talk.only is not None and accused not in self._talk.only:
+            raise PeerFault("sync.scope", "evidence that this session is not about")
+        self._ledger.accuse(raw)
+        self._changed[accused] = None
+
+    def _turn(self, talk: _Talk) -> Turn:
+        heads, left_of_heads = talk.heads.give(COMPARE_BYTES)
+        offences, left_of_offences = talk.proofs.give(COMPARE_BYTES)
+        room = TURN_BYTES - 2 * COMPARE_BYTES + left_of_heads + left_of_offences
+        proofs, left_of_proofs = prove(self._frontier, talk.to_prove, room=PROOFS_BYTES)
+        room -= PROOFS_BYTES - left_of_proofs
+        runs = serve(self._ledger, talk.to_serve, only=talk.only, room=room)
+        accuse = _next_accusations(talk)
+        wants: tuple[Want, ...] = ()
+        tails: tuple[Tail, ...] = ()
+        if offences != Part() or accuse:
+            # Whoever is known to fork is asked for otherwise, so entries wait for evidence.
+            self._pulls.pause()
+        else:
+            wants, tails = self._pulls.next_asks()
+        return Turn(
+            heads=UNSET if heads == Part() else heads,
+            offences=UNSET if offences == Part() else offences,
+            proofs=proofs or UNSET,
+            runs=runs or UNSET,
+            accuse=accuse or UNSET,
+            wants=wants or UNSET,
+            tails=tails or UNSET,
+        )
+
+
+def _proofs(talk: _Talk, proofs: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """The evidence that came, which must have been asked for; what did not is asked for again."""
+    for raw in proofs:
+        proof = proof_id(raw)
+        if proof not in talk.asked_proofs:
+            raise PeerFault("sync.unasked", "evidence that nobody asked for")
+        del talk.asked_proofs[proof]
+    if proofs:
+        talk.wanted_proofs |= talk.asked_proofs
+    talk.asked_proofs.clear()
+    return proofs
+
+
+def _next_accusations(talk: _Talk) -> tuple[Digest, ...]:
+    asked = tuple(talk.wanted_proofs)[:WANTS_MAX]
+    for proof in asked:
+        del talk.wanted_proofs[proof]
+        talk.asked_proofs[proof] = None
+    return asked

@@ -1,0 +1,265 @@
+"""Closes what two peers owe each other for a lease: both halves of the account, and the receipt.
+
+The owner writes its half when the job has ended; the renter checks it against the last tick that
+it co-signed, and answers with its own.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+from msgspec import UNSET
+
+from ledger.bodies import Genesis as FeedGenesis
+from ledger.bodies import Statement, consent_bytes, read_body
+from ledger.entry import read_entry
+from ledger.fold import Half, Lease
+from ledger.ledger import Ledger
+from ledger.receipt import Receipt, check_receipt
+from p2pnode.cabinet import Cabinet
+from p2pnode.clock import WallClock
+from protocol.certificate import Certificate
+from protocol.codec import Wire, decode, encode
+from protocol.errors import PeerFault, Unavailable
+from protocol.genesis import Genesis
+from protocol.lease_stream import CosignAsk, Cosigned, LeaseName, Settle
+from protocol.limits import FRAME_BYTES_MAX, SEAL_BYTES, TICK_BYTES_MAX
+from protocol.signing import Signer
+from protocol.tick import COSIGN_DOMAIN, Tick, check_tick
+from protocol.units import Digest, Micros, MillisSpan, PeerId, PublicKey, Signature
+from protocol.wire import Envelope, Sealed, unpack
+
+log = logging.getLogger(__name__)
+
+HALF_POLL_S: Final = 0.2
+COSIGNED_BYTES_MAX: Final = 4_096
+
+
+class CosignedTick(Wire, frozen=True, kw_only=True):
+    """The last tick of a lease that we have co-signed; durable before the signature leaves."""
+
+    tick: bytes
+    by: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How the other side is reached. All raise Unavailable or PeerFault."""
+
+    ask: Callable[[PeerId, str, bytes], Awaitable[bytes]]
+    fetch: Callable[[PeerId, PublicKey], Awaitable[None]]
+    """Bring our copy of this feed up to what the peer has."""
+    tell: Callable[[PeerId], None]
+    """Our own feed has grown."""
+    who_is: Callable[[PeerId], Certificate]
+
+
+class Accounts:
+    """Both sides of our accounts."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        signer: Signer,
+        certificate: bytes,
+        genesis: Genesis,
+        cabinet: Cabinet,
+        reach: Reach,
+        clock: WallClock,
+    ) -> None:
+        self._ledger = ledger
+        self._signer = signer
+        self._certificate = certificate
+        self._skew = genesis.bounds.skew_ms
+        self._cabinet = cabinet
+        self._reach = reach
+        self._clock = clock
+
+    # The renter's side.
+
+    def owed(self, lease: Digest) -> Micros:
+        """What we have co-signed for this lease so far."""
+        last = self._cosigned(lease)
+        return Micros(0) if last is None else self._tick(last.tick).body.amount_micro
+
+    async def answer_tick(self, peer: PeerId, body: bytes) -> bytes:
+        """The question `tick` of an owner: our signature. Raises PeerFault."""
+        await trio.lowlevel.checkpoint()
+        ask = decode(body, CosignAsk, size_max=FRAME_BYTES_MAX)
+        return encode(Cosigned(by=self._cosign(ask.tick, self._reach.who_is(peer).feed)))
+
+    def _cosign(self, raw: bytes, owner: PublicKey) -> Signature:
+        sealed = self._tick(raw)
+        lease = self._ledger.lease(sealed.body.lease)
+        if lease is None or lease.renter != self._signer.public or not lease.is_accepted:
+            raise PeerFault("tick.lease")
+        if not sealed.signer == owner == lease.owner:
+            raise PeerFault("tick.signer")
+        last = self._cosigned(lease.id)
+        if last is not None and last.tick == raw:
+            return Signature(last.by)
+        before = None if last is None else self._tick(last.tick).body
+        now = self._clock.now()
+        check_tick(sealed.body, lease.request, before=before, now=now, skew=self._skew)
+        envelope = decode(raw, Envelope, size_max=TICK_BYTES_MAX + SEAL_BYTES)
+        by = self._signer.sign(COSIGN_DOMAIN, self._ledger.net, envelope.b)
+        self._cabinet.put(f"ticks/{lease.id.hex()}", encode(CosignedTick(tick=raw, by=by)))
+        return by
+
+    async def settle(self, peer: PeerId, lease: Lease, outcome: bytes) -> bytes:
+        """Close the account of an ended lease with its owner; the receipt, which holds.
+
+        Raises Unavailable or PeerFault; may be repeated.
+        """
+        asked = encode(LeaseName(lease=lease.id))
+        answer = await self._reach.ask(peer, "lease.tick", asked)
+        tick = decode(answer, CosignAsk, size_max=FRAME_BYTES_MAX).tick
+        cosign = self._cosign(tick, lease.owner)
+        await self._consent(peer, lease, cosign)
+        owners = await self._half_of_owner(peer, lease)
+        self._check_half(owners, self._tick(tick), lease)
+        renters = self._answer_half(owners, lease)
+        self._reach.tell(peer)
+        receipt = self._receipt(lease, outcome, (tick, cosign), (owners, renters))
+        check_receipt(receipt, self._ledger.net)
+        return receipt
+
+    async def _consent(self, peer: PeerId, lease: Lease, cosign: Signature) -> None:
+        units = tuple((each.unit, each.ctr) for each in lease.request.units)
+        at_ms = self._clock.now()
+        consent = self._signer.sign(
+            "release-consent", self._ledger.net, consent_bytes(lease.id, units, at_ms)
+        )
+        settle = Settle(lease=lease.id, at_ms=at_ms, consent=consent, cosign=cosign)
+        await self._reach.ask(peer, "lease.settle", encode(settle))
+
+    async def _half_of_owner(self, peer: PeerId, lease: Lease) -> Half:
+        while True:
+            await self._reach.fetch(peer, lease.owner)
+            half = self._half(lease.owner, lease.renter, lease)
+            if half is not None:
+                return half
+            await trio.sleep(HALF_POLL_S)
+
+    def _check_half(self, half: Half, tick: Sealed[Tick], lease: Lease) -> None:
+        """The account may grow by what the tick says and by nothing else."""
+        said = half.statement
+        before = [
+            other.statement
+            for other in self._halves(lease.owner, lease.renter, lease)
+            if other.statement.ctr < said.ctr
+        ]
+        used = before[-1].used_ms if before else 0
+        amount = before[-1].amount_micro if before else 0
+        if (
+            said.tick != tick.digest
+            or said.used_ms - used != tick.body.used_ms
+            or said.amount_micro - amount != tick.body.amount_micro
+        ):
+            raise PeerFault("statement.amount", "differs from the tick that both signed")
+
+    def _answer_half(self, owners: Half, lease: Lease) -> Half:
+        """Our half, which says the same; written once."""
+        if (half := self._half(lease.renter, lease.owner, lease)) is not None:
+            return half
+        said = owners.statement
+        self._ledger.append(
+            Statement(
+                peer=lease.owner,
+                ctr=said.ctr,
+                used_ms=said.used_ms,
+                amount_micro=said.amount_micro,
+                money=said.money,
+                lease=lease.id,
+                tick=said.tick,
+                half=owners.id,
+            ),
+            self._clock.now(),
+        )
+        half = self._half(lease.renter, lease.owner, lease)
+        assert half is not None
+        return half
+
+    def _receipt(
+        self,
+        lease: Lease,
+        outcome: bytes,
+        metered: tuple[bytes, Signature],
+        halves: tuple[Half, Half],
+    ) -> bytes:
+        grant = self._ledger.entry(lease.id)
+        # Written when the lease began; this finds it.
+        accept = self._ledger.accept(lease.id, self._clock.now())
+        owners, renters = (self._ledger.entry(half.id) for half in halves)
+        assert grant is not None
+        assert owners is not None
+        assert renters is not None
+        return encode(
+            Receipt(
+                grant=grant.raw,
+                accept=accept.raw,
+                tick=metered[0],
+                cosign=metered[1],
+                outcome=outcome,
+                owner_half=owners.raw,
+                renter_half=renters.raw,
+                owner=self._certificate_of(lease.owner),
+                renter=self._certificate,
+            )
+        )
+
+    # The owner's side.
+
+    def close(self, lease: Lease, tick: Tick | None, digest: Digest | None) -> None:
+        """Write our half of a lease of ours that has ended; once, however often it is called."""
+        if tick is None or self._half(lease.owner, lease.renter, lease) is not None:
+            return
+        before = self._halves(lease.owner, lease.renter, lease)
+        last = before[-1].statement if before else None
+        self._ledger.append(
+            Statement(
+                peer=lease.renter,
+                ctr=1 if last is None else last.ctr + 1,
+                used_ms=MillisSpan(tick.used_ms + (0 if last is None else last.used_ms)),
+                amount_micro=Micros(tick.amount_micro + (0 if last is None else last.amount_micro)),
+                money=lease.request.money,
+                lease=lease.id,
+                tick=UNSET if digest is None else digest,
+            ),
+            self._clock.now(),
+        )
+
+    # Of both.
+
+    def _half(self, author: PublicKey, peer: PublicKey, lease: Lease) -> Half | None:
+        halves = self._ledger.state.halves(author, peer, money=lease.request.money)
+        return next((half for half in halves if half.statement.lease == lease.id), None)
+
+    def _halves(self, author: PublicKey, peer: PublicKey, lease: Lease) -> list[Half]:
+        return self._ledger.state.halves(author, peer, money=lease.request.money)
+
+    def _tick(self, raw: bytes) -> Sealed[Tick]:
+        return unpack(raw, self._ledger.net, Tick)
+
+    def _cosigned(self, lease: Digest) -> CosignedTick | None:
+        raw = self._cabinet.get(f"ticks/{lease.hex()}")
+        return None if raw is None else decode(raw, CosignedTick, size_max=COSIGNED_BYTES_MAX)
+
+    def _certificate_of(self, feed: PublicKey) -> bytes:
+        """Out of the first entry of the feed."""
+        raw = certificate_in(self._ledger, feed)
+        if raw is None:
+            raise Unavailable("the owner's feed is not here")
+        return raw
+
+
+def certificate_in(ledger: Ledger, feed: PublicKey) -> bytes | None:
+    """The signed certificate in the first entry of a feed that we hold."""
+    for raw in ledger.entries(feed, 0, 1):
+        body = read_body(read_entry(raw, ledger.net).draft)
+        assert isinstance(body, FeedGenesis)
+        return body.certificate
+    return None

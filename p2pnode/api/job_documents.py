@@ -1,0 +1,177 @@
+"""What the node tells and takes about jobs, leases and the ledger, as JSON. See `documents`."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from protocol.advert import Tier
+
+
+class JobOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`p2pnode run`: what to run, on what, for how much."""
+
+    argv: tuple[str, ...]
+    variables: dict[str, str] = {}
+    image: str | None = None
+    input_folder: str | None = None
+    """A directory on the node's host; its content is what the job finds where it starts."""
+    gpus: int = 1
+    vram_mib_min: int = 1
+    models: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    tier: Tier = "silver"
+    money: str
+    ask_micro_max: int | None = None
+    total_micro_max: int | None = None
+    time_ms: int = 3_600_000
+    memory_mib: int = 2_048
+    cpus_milli: int = 1_000
+    pids: int = 256
+    disk_mib: int = 1_024
+    log_bytes: int = 16_777_216
+    output_bytes: int = 1_073_741_824
+    patience_ms: int = 30_000
+
+
+class OutcomeDocument(Struct, frozen=True, kw_only=True):
+    """How a job ended, as its owner signed it."""
+
+    cause: str
+    exit_code: int | None
+    signal: int | None
+    started_ms: int | None
+    ended_ms: int
+    output_sha256: str | None
+    output_bytes: int
+    engine: str
+    isolation: str
+    enforced: str
+    gpu: Literal["nvml", "simulated"]
+
+
+class JobDocument(Struct, frozen=True, kw_only=True):
+    """One job of this renter."""
+
+    schema: str = "p2pnode.job/1"
+    id: str
+    state: str
+    why: str
+    created_ms: int
+    argv: tuple[str, ...]
+    attempt: int
+    owner: str | None
+    """Peer id of the lease's owner."""
+    lease: str | None
+    micro_per_gpu_hour: int | None
+    money: str
+    cost_micro: int
+    """Co-signed so far, over all attempts."""
+    outcome: OutcomeDocument | None
+    log_bytes: int
+    log_path: str
+    output_path: str
+    has_receipt: bool
+
+
+class JobListDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode job list`."""
+
+    schema: str = "p2pnode.job.list/1"
+    items: tuple[JobDocument, ...]
+    left_out: int
+
+
+class FetchOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Unpack the output there: an empty or missing directory on the node's host."""
+
+    folder: str
+
+
+class ReceiptDocument(Struct, frozen=True, kw_only=True):
+    """What a receipt proves, and the receipt itself in hex."""
+
+    schema: str = "p2pnode.receipt/1"
+    lease: str
+    owner: str
+    renter: str
+    used_ms: int
+    amount_micro: int
+    money: str
+    is_settled: bool
+    outcome: OutcomeDocument
+    hex: str
+
+
+class ReceiptCheck(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A receipt to be checked."""
+
+    hex: str
+
+
+class AuctionDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode job bids`: what was bid, and whether the choice follows the rule."""
+
+    schema: str = "p2pnode.job.bids/1"
+    rule: int
+    offers_seen: int
+    bids: tuple[dict[str, str | int], ...]
+    refusals: tuple[dict[str, str], ...]
+    chosen: tuple[str, ...]
+    is_by_the_rule: bool
+
+
+class LeaseDocument(Struct, frozen=True, kw_only=True):
+    """A lease of ours, given or taken."""
+
+    id: str
+    side: Literal["owner", "renter"]
+    peer_feed: str
+    units: int
+    start_ms: int
+    end_ms: int
+    micro_per_gpu_hour: int
+    money: str
+    tier: str
+    is_accepted: bool
+    reason: str | None
+
+
+class LeaseListDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode lease list`."""
+
+    schema: str = "p2pnode.lease.list/1"
+    items: tuple[LeaseDocument, ...]
+
+
+class HeadDocument(Struct, frozen=True, kw_only=True):
+    """The end of one feed."""
+
+    feed: str
+    seq: int
+    id: str
+    ts_ms: int
+    fork: int | None
+
+
+class LedgerDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode ledger show`."""
+
+    schema: str = "p2pnode.ledger.show/1"
+    feed: str
+    root: str
+    """One digest over all heads: equal roots mean equal ledgers."""
+    heads: tuple[HeadDocument, ...]
+    offences: tuple[dict[str, str], ...]
+    """Each is proved: the evidence convinces anybody."""
+
+
+class VerifyDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode ledger verify`."""
+
+    schema: str = "p2pnode.ledger.verify/1"
+    ok: bool
+    feeds: int
+    entries: int
+    conflicts: int
+    evidence: int
+    broken: str | None

@@ -1,0 +1,100 @@
+"""Routes about jobs, leases, receipts and the ledger."""
+
+from typing import Protocol
+
+from litestar import Response, get, post
+from litestar.handlers import HTTPRouteHandler
+
+from p2pnode.api.job_documents import (
+    AuctionDocument,
+    FetchOrder,
+    JobDocument,
+    JobListDocument,
+    JobOrder,
+    LeaseListDocument,
+    LedgerDocument,
+    ReceiptCheck,
+    ReceiptDocument,
+    VerifyDocument,
+)
+
+LOG_BYTES_MAX = 1_048_576
+
+
+class JobServices(Protocol):
+    """What the node can tell and do about jobs. All raise LocalFault."""
+
+    async def submit(self, order: JobOrder) -> JobDocument: ...
+    def list_jobs(self, limit: int) -> JobListDocument: ...
+    def show(self, name: str) -> JobDocument: ...
+    def cancel(self, name: str) -> JobDocument: ...
+    async def read_log(self, name: str, offset: int, size_max: int) -> bytes: ...
+    async def fetch(self, name: str, folder: str) -> JobDocument: ...
+    def receipt(self, name: str) -> ReceiptDocument: ...
+    def check(self, text: str) -> ReceiptDocument: ...
+    def auction(self, name: str) -> AuctionDocument: ...
+    def leases(self) -> LeaseListDocument: ...
+    def ledger(self) -> LedgerDocument: ...
+    def verify(self) -> VerifyDocument: ...
+
+
+def job_routes(services: JobServices) -> list[HTTPRouteHandler]:
+    """The handlers, over these services."""
+
+    @post("/v1/jobs", status_code=201)
+    async def submit(data: JobOrder) -> JobDocument:
+        return await services.submit(data)
+
+    @get("/v1/jobs")
+    async def list_jobs(limit: int = 50) -> JobListDocument:
+        return services.list_jobs(max(0, min(limit, 10_000)))
+
+    @get("/v1/jobs/{name:str}")
+    async def show(name: str) -> JobDocument:
+        return services.show(name)
+
+    @post("/v1/jobs/{name:str}/cancel", status_code=200)
+    async def cancel(name: str) -> JobDocument:
+        return services.cancel(name)
+
+    @get("/v1/jobs/{name:str}/log")
+    async def read_log(name: str, offset: int = 0) -> Response[bytes]:
+        piece = await services.read_log(name, max(0, offset), LOG_BYTES_MAX)
+        return Response(piece, media_type="application/octet-stream")
+
+    @post("/v1/jobs/{name:str}/fetch", status_code=200)
+    async def fetch(name: str, data: FetchOrder) -> JobDocument:
+        return await services.fetch(name, data.folder)
+
+    @get("/v1/jobs/{name:str}/receipt")
+    async def receipt(name: str) -> ReceiptDocument:
+        return services.receipt(name)
+
+    @get("/v1/jobs/{name:str}/bids")
+    async def bids(name: str) -> AuctionDocument:
+        return services.auction(name)
+
+    @post("/v1/receipts/check", status_code=200)
+    async def check(data: ReceiptCheck) -> ReceiptDocument:
+        return services.check(data.hex)
+
+    return [
+        *(submit, list_jobs, show, cancel, read_log, fetch, receipt, bids, check),
+        *_ledger_routes(services),
+    ]
+
+
+def _ledger_routes(services: JobServices) -> list[HTTPRouteHandler]:
+    @get("/v1/leases")
+    async def leases() -> LeaseListDocument:
+        return services.leases()
+
+    @get("/v1/ledger")
+    async def ledger() -> LedgerDocument:
+        return services.ledger()
+
+    @get("/v1/ledger/verify")
+    async def verify() -> VerifyDocument:
+        return services.verify()
+
+    return [leases, ledger, verify]

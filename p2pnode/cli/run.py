@@ -1,0 +1,210 @@
+"""`p2pnode run`: submit a job and follow it to its end."""
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from p2pnode.cli.client import get, get_bytes, post
+from p2pnode.cli.output import home_option, json_option, note, print_document, short
+from p2pnode.home import find_home
+from p2pnode.quantities import (
+    format_money,
+    mib_ceil,
+    parse_rate,
+    parse_size,
+    parse_span,
+    parse_sum,
+)
+from protocol.errors import LocalFault
+from protocol.units import Micros
+
+POLL_S = 0.2
+EXIT_NO_MATCH = 123
+EXIT_TIME = 124
+EXIT_OWNER = 125
+ENDED = {"done", "failed"}
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.option("--gpus", default=1, show_default=True, help="GPUs on one node.")
+@click.option("--vram", help="Least memory of each GPU, for example 24GB.")
+@click.option("--model", multiple=True, help="Part of the GPU's name; may be repeated.")
+@click.option("--region", multiple=True, help="ISO 3166 country; may be repeated.")
+@click.option("--tier", default="silver", show_default=True, help="silver or bronze.")
+@click.option("--max-price", help="Most per GPU-hour, for example '0.45 USD/gpu-h'.")
+@click.option("--max-total", help="Most for the whole job, for example '1.20 USD'.")
+@click.option("--time", "time_limit", default="1h", show_default=True, help="Time limit.")
+@click.option("--memory", default="2GiB", show_default=True, help="Memory limit.")
+@click.option("--cpus", default="1", show_default=True, help="Cores, for example 2 or 0.5.")
+@click.option("--env", "-e", multiple=True, help="NAME=VALUE; may be repeated.")
+@click.option("--image", help="Image by digest, for nodes that run containers.")
+@click.option(
+    "--input",
+    "-i",
+    "input_folder",
+    type=click.Path(exists=True, file_okay=False),
+    help="Directory whose content the job finds where it starts.",
+)
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Directory for what the job leaves in $P2PNODE_OUT.",
+)
+@click.option(
+    "--wait",
+    "patience",
+    default="30s",
+    show_default=True,
+    help="How long to wait for an offer that fits.",
+)
+@click.option("--detach", is_flag=True, help="Print the job's id and leave it to the node.")
+@home_option
+@json_option
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(
+    *, home: Path | None, as_json: bool, detach: bool, output: Path | None, **wanted: Any
+) -> None:
+    """Run COMMAND on somebody's GPU, show what it prints, and end with its exit code.
+
+    Ctrl-C detaches: the job goes on, and `p2pnode job cancel` ends it. Exit codes of our own:
+    123 nothing fits, 124 time limit, 125 the owner or its engine failed.
+    """
+    node = find_home(home).socket
+    money = get(node, "/v1/status")["network"]["money"]
+    job = post(node, "/v1/jobs", order_of(money, wanted))
+    if detach:
+        _print_job(job, as_json=as_json)
+        return
+    note(f"{job['id']} submitted")
+    try:
+        job = follow(node, job["id"], to_stdout=not as_json)
+    except KeyboardInterrupt:
+        note(f"\ndetached; {job['id']} goes on   stop it: p2pnode job cancel {job['id']}")
+        raise
+    if output is not None and job["outcome"] and job["outcome"]["output_sha256"]:
+        post(node, f"/v1/jobs/{job['id']}/fetch", {"folder": str(output.absolute())})
+    if as_json:
+        print_document(job)
+    note(summary(job, output))
+    click.get_current_context().exit(exit_code(job))
+
+
+def order_of(money: str, wanted: dict[str, Any]) -> dict[str, Any]:
+    """The options as the API takes them. Raises LocalFault."""
+    price = parse_rate(wanted["max_price"]) if wanted["max_price"] else None
+    total = parse_sum(wanted["max_total"]) if wanted["max_total"] else None
+    for named in (price, total):
+        if named is not None and named.code != money:
+            raise LocalFault(f"this network pays in {money}, not in {named.code}.")
+    return {
+        "argv": list(wanted["command"]),
+        "variables": variables_of(wanted["env"]),
+        "image": wanted["image"],
+        "input_folder": os.path.abspath(wanted["input_folder"]) if wanted["input_folder"] else None,  # noqa: PTH100
+        "gpus": wanted["gpus"],
+        "vram_mib_min": mib_ceil(parse_size(wanted["vram"])) if wanted["vram"] else 1,
+        "models": list(wanted["model"]),
+        "regions": [code.upper() for code in wanted["region"]],
+        "tier": wanted["tier"],
+        "money": money,
+        "ask_micro_max": price.micros if price else None,
+        "total_micro_max": total.micros if total else None,
+        "time_ms": parse_span(wanted["time_limit"]),
+        "memory_mib": mib_ceil(parse_size(wanted["memory"])),
+        "cpus_milli": thousandths(wanted["cpus"]),
+        "patience_ms": parse_span(wanted["patience"]),
+    }
+
+
+def variables_of(pairs: tuple[str, ...]) -> dict[str, str]:
+    """NAME=VALUE texts as a map. Raises LocalFault."""
+    found = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not sign or not name:
+            raise LocalFault(f"{pair!r} is no variable.", "--env NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def thousandths(text: str) -> int:
+    """A number of cores in thousandths. Raises LocalFault."""
+    whole, _, part = text.partition(".")
+    if not (whole + part).isdigit() or len(part) > 3:
+        raise LocalFault(f"{text!r} is no number of cores.", "--cpus 2 or --cpus 0.5")
+    return int(whole or "0") * 1_000 + int((part or "0").ljust(3, "0"))
+
+
+def follow(node: Path, job: str, *, to_stdout: bool) -> dict[str, Any]:
+    """Show the job's states on stderr and its log on stdout until it has ended; how it did."""
+    offset, said = 0, ""
+    out = (sys.stdout if to_stdout else sys.stderr).buffer
+    while True:
+        document: dict[str, Any] = get(node, f"/v1/jobs/{job}")
+        state = _state_line(document)
+        if state != said and state:
+            note(state)
+        said = state
+        while piece := get_bytes(node, f"/v1/jobs/{job}/log?offset={offset}"):
+            out.write(piece)
+            out.flush()
+            offset += len(piece)
+        if document["state"] in ENDED:
+            return document
+        time.sleep(POLL_S)
+
+
+def _state_line(job: dict[str, Any]) -> str:
+    if job["state"] == "matching":
+        return f"looking for an offer{': ' + job['why'] if job['why'] else ''}"
+    if job["state"] in {"staging", "running"} and job["micro_per_gpu_hour"] is not None:
+        price = format_money(job["micro_per_gpu_hour"], job["money"])
+        why = f" ({job['why']})" if job["why"] else ""
+        return f"{job['state']} on {short(job['owner'])} at {price}/gpu-h{why}"
+    return ""
+
+
+def exit_code(job: dict[str, Any]) -> int:
+    """The program's own exit code, or one of ours for what it cannot tell."""
+    outcome = job["outcome"]
+    if outcome is None:
+        return EXIT_NO_MATCH if job["why"].startswith("no match") else EXIT_OWNER
+    if outcome["cause"] == "exit":
+        return int(outcome["exit_code"])
+    if outcome["cause"] == "time":
+        return EXIT_TIME
+    if outcome["cause"] == "engine":
+        return EXIT_OWNER
+    return 128 + (outcome["signal"] or 9)
+
+
+def summary(job: dict[str, Any], output: Path | None) -> str:
+    """The last line: how it ended, how long it took, what it cost, what is simulated."""
+    outcome = job["outcome"]
+    if outcome is None:
+        return f"{job['id']} failed: {job['why']}"
+    how = f"exit {outcome['exit_code']}" if outcome["cause"] == "exit" else outcome["cause"]
+    took_ms = outcome["ended_ms"] - (outcome["started_ms"] or outcome["ended_ms"])
+    parts = [
+        f"{job['id']} {job['state']}: {how}",
+        f"{took_ms / 1_000:.1f} s",
+        format_money(Micros(job["cost_micro"]), job["money"]),
+    ]
+    if outcome["output_sha256"]:
+        where = f" in {output}" if output else f"; p2pnode job fetch {job['id']} DIR"
+        parts.append(f"output {outcome['output_bytes']} bytes, sha256 checked{where}")
+    if outcome["gpu"] == "simulated":
+        parts.append("GPU simulated")
+    return " · ".join(parts)
+
+
+def _print_job(job: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_document(job)
+    else:
+        click.echo(job["id"])

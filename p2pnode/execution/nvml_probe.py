@@ -1,0 +1,167 @@
+"""The GPUs that NVIDIA's driver reports. Only this module talks to NVML; it changes nothing there.
+
+A GPU that is lost, split, unnamed or without memory is left out with a reason, the others stay.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pynvml
+import trio
+
+from p2pnode.gpus import Gpu
+from protocol.errors import Unavailable
+from protocol.signing import digest
+from protocol.units import Mebibytes, PublicKey
+
+READ_S_MAX: Final = 10
+"""Starting the driver takes seconds on hosts that do not keep it loaded."""
+
+FOREIGN_MIB: Final = 512
+"""Memory that others may use of a GPU before its offer shrinks: a desktop, monitoring."""
+
+PCI_DEVICES: Final = Path("/sys/bus/pci/devices")
+_NVIDIA: Final = "0x10de"
+_DISPLAY: Final = "0x03"
+_MODEL_MAX: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    gpus: dict[str, Gpu]
+    """By UUID, in the driver's order."""
+    problems: tuple[str, ...]
+
+
+class _Unfit(Exception):
+    """A device that must not be offered; says why."""
+
+
+class NvmlProbe:
+    """See GpuProbe. `feed` salts the units, so that two accounts' units tell no common host.
+
+    `vram` is what is free where others use much of the GPU, and so is less while a job of ours
+    runs there: what was read before the job holds on.
+    """
+
+    def __init__(self, feed: PublicKey, *, pci: Path = PCI_DEVICES) -> None:
+        self._feed = feed
+        self._pci = pci
+        self._hands = trio.CapacityLimiter(1)
+        self.problems: tuple[str, ...] = ()
+        """Why GPUs that may be there were left out of the last reading, one sentence each."""
+        self.devices: dict[bytes, str] = {}
+        """The UUID of each unit that was ever read: what engines and CUDA call it."""
+
+    async def read(self) -> tuple[Gpu, ...]:
+        # A thread that hangs in the driver keeps its token: no second one ever joins it.
+        try:
+            with trio.fail_after(READ_S_MAX):
+                reading = await trio.to_thread.run_sync(
+                    _read, self._feed, self._pci, limiter=self._hands, abandon_on_cancel=True
+                )
+        except trio.TooSlowError:
+            self.problems = (f"NVML gave no answer within {READ_S_MAX} seconds",)
+            raise Unavailable(self.problems[0]) from None
+        except pynvml.NVMLError as error:
+            self.problems = (f"NVML does not start: {error}",)
+            raise Unavailable(self.problems[0]) from error
+        self.problems = reading.problems
+        self.devices |= {gpu.unit: uuid for uuid, gpu in reading.gpus.items()}
+        return tuple(reading.gpus.values())
+
+
+def _read(feed: PublicKey, pci: Path) -> _Reading:
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError_LibraryNotFound:
+        return _Reading(gpus={}, problems=(_no_driver(pci),))
+    try:
+        return _read_all(feed)
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _no_driver(pci: Path) -> str:
+    if any(_is_nvidia_gpu(device) for device in sorted(pci.glob("*"))):
+        return "no NVIDIA driver, though an NVIDIA GPU is on the PCI bus"
+    return "no NVIDIA driver"
+
+
+def _is_nvidia_gpu(device: Path) -> bool:
+    try:
+        vendor, kind = (device / "vendor").read_text(), (device / "class").read_text()
+    except OSError:
+        return False
+    return vendor.strip() == _NVIDIA and kind.startswith(_DISPLAY)
+
+
+def _read_all(feed: PublicKey) -> _Reading:
+    gpus: dict[str, Gpu] = {}
+    problems = []
+    for index in range(pynvml.nvmlDeviceGetCount()):
+        try:
+            uuid, gpu = _read_gpu(feed, index)
+        except (pynvml.NVMLError, UnicodeDecodeError, _Unfit) as error:
+            problems.append(f"GPU {index}: {error}")
+        else:
+            gpus[uuid] = gpu
+    return _Reading(gpus=gpus, problems=tuple(problems))
+
+
+def _read_gpu(feed: PublicKey, index: int) -> tuple[str, Gpu]:
+    device = pynvml.nvmlDeviceGetHandleByIndex(index)
+    uuid: str = pynvml.nvmlDeviceGetUUID(device)
+    if not uuid:
+        raise _Unfit("it reports no UUID")
+    _check_health(device)
+    return uuid, Gpu(
+        unit=unit_of(feed, uuid), model=_model(device), vram=_usable_memory(device), source="nvml"
+    )
+
+
+def unit_of(feed: PublicKey, uuid: str) -> bytes:
+    """The 16 bytes that name the GPU with this UUID to the network, the same after each start."""
+    return digest("nvml-unit", feed + uuid.encode())[:16]
+
+
+def _check_health(device: object) -> None:
+    try:
+        split, _ = pynvml.nvmlDeviceGetMigMode(device)
+    except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
+        split = 0
+    if split:
+        raise _Unfit("it is split by MIG, which is not offered yet")
+    try:
+        broken: int = pynvml.nvmlDeviceGetTotalEccErrors(
+            device, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC
+        )
+    except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
+        broken = 0
+    if broken:
+        raise _Unfit(f"its memory had {broken} errors that it could not correct: reset it")
+
+
+def _model(device: object) -> str:
+    model: str = pynvml.nvmlDeviceGetName(device).strip()
+    if not model:
+        raise _Unfit("it reports no model")
+    if len(model) > _MODEL_MAX or not (model.isascii() and model.isprintable()):
+        raise _Unfit(f"its model {model!a} cannot be shown on one short line")
+    return model
+
+
+def _usable_memory(device: object) -> Mebibytes:
+    try:
+        memory = pynvml.nvmlDeviceGetMemoryInfo(device, version=pynvml.nvmlMemory_v2)
+    except pynvml.NVMLError_FunctionNotFound:
+        # Older drivers, which count what the driver itself reserves as used.
+        memory = pynvml.nvmlDeviceGetMemoryInfo(device)
+    total, used, free = (int(n) for n in (memory.total, memory.used, memory.free))
+    if total < 2**20:
+        raise _Unfit("it reports no memory")
+    usable = total if used <= FOREIGN_MIB * 2**20 else min(free, total)
+    if usable < 2**20:
+        raise _Unfit("other programs use all its memory")
+    return Mebibytes(usable // 2**20)

@@ -1,0 +1,302 @@
+"""One lease of ours, from its GRANT to its receipt: stage, run, meter, report, settle.
+
+Each step is durable before the next, and each is harmless when repeated, so a worker that is
+started again after a crash goes on where the last one was.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+from msgspec import UNSET
+
+from ledger.fold import Lease
+from p2pnode.cabinet import Cabinet
+from p2pnode.clock import WallClock
+from p2pnode.execution.engine import Ending, Engine, Run, RunId
+from p2pnode.execution.materials import Materials
+from protocol.codec import Wire, decode, encode
+from protocol.errors import LocalFault, PeerFault, Unavailable
+from protocol.job import Job
+from protocol.lease import charge
+from protocol.lease_stream import CosignAsk, Cosigned
+from protocol.limits import FRAME_BYTES_MAX, OUTCOME_BYTES_MAX, SEAL_BYTES, TICK_BYTES_MAX
+from protocol.signing import Signer, is_signed
+from protocol.tick import COSIGN_DOMAIN, Outcome, Tick
+from protocol.units import Digest, Millis, MillisSpan, NetId, PublicKey, Signature
+from protocol.wire import Envelope, pack, unpack
+
+log = logging.getLogger(__name__)
+
+COSIGN_S: Final = 10
+KEPT_MS: Final = MillisSpan(3_600_000)
+"""A renter who was away finds log and output this long after the end of its lease."""
+STOP_GRACE_MS: Final = MillisSpan(10_000)
+
+
+class Metered(Wire, frozen=True, kw_only=True):
+    """The last tick of a lease, and the renter's signature where it has come."""
+
+    tick: bytes
+    cosign: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shop:
+    """What all workers share."""
+
+    engine: Engine
+    materials: Materials
+    cabinet: Cabinet
+    signer: Signer
+    net: NetId
+    clock: WallClock
+    is_simulated: Callable[[], bool]
+    """Whether our GPUs are."""
+    ask_renter: Callable[[PublicKey, str, bytes], Awaitable[bytes]]
+    """ask(feed of the renter, kind, body). Raises Unavailable."""
+    height: Callable[[], int]
+    state_of: Callable[[Digest], Lease | None]
+    """The lease as the ledger has it now."""
+    settle: Callable[[Lease, Tick | None, Digest | None], None]
+    """Write our half of the account; once for each lease, however often it is called."""
+    lapse: Callable[[Lease], None]
+    """Let the units of a lease without a job go. Raises LocalFault."""
+    release_by_consent: Callable[[Lease, Millis, Signature], None]
+    """Let the units go at the time to which the renter has consented. Raises LocalFault."""
+
+
+class Worker:
+    """Owns one lease. Its door takes the input and hands out log, output and outcome."""
+
+    def __init__(self, shop: Shop, lease: Lease, job: Job | None) -> None:
+        self._shop = shop
+        self.lease: Final = lease
+        self.job: Final = job
+        self.run_id: Final = RunId(lease.id.hex())
+        self.input_came: Final = trio.Event()
+        self.ended: Final = trio.Event()
+        """The outcome can be handed out."""
+        self.consented: Final = trio.Event()
+        """The renter has all that it wants."""
+        self.stop_asked: Final = trio.Event()
+        """The renter wants no more of it."""
+        self.was_started = shop.cabinet.get(self._name("began")) is not None
+        """The engine knows the run, so it has a log."""
+
+    @property
+    def outcome(self) -> bytes | None:
+        """The sealed outcome, once there is one."""
+        return self._shop.cabinet.get(self._name("outcome"))
+
+    @property
+    def metered(self) -> Metered | None:
+        """The last tick."""
+        raw = self._shop.cabinet.get(self._name("metered"))
+        return None if raw is None else decode(raw, Metered, size_max=4_096)
+
+    async def run(self) -> None:
+        """From wherever the lease stands to its end. Raises nothing that a renter can cause."""
+        if self.job is None:
+            await self._await_lapse()
+            return
+        if self.outcome is None:
+            ending = await self._work(self.job)
+            await self._report(self.job, ending)
+        self.ended.set()
+        outcome = unpack(self.outcome or b"", self._shop.net, Outcome)
+        metered = self.metered
+        last = None if metered is None else unpack(metered.tick, self._shop.net, Tick)
+        self._shop.settle(
+            self.lease, None if last is None else last.body, None if last is None else last.digest
+        )
+        log.info(
+            "lease ended",
+            extra={
+                "lease": self.run_id,
+                "cause": outcome.body.cause,
+                "amount_micro": 0 if last is None else last.body.amount_micro,
+            },
+        )
+        await self._await_consent()
+
+    async def _await_lapse(self) -> None:
+        """A lease without a job holds the units for `lapse_ms`, then they are free again."""
+        request = self.lease.request
+        await self._sleep_until(Millis(min(request.start_ms + request.lapse_ms, request.end_ms)))
+        if self._now() < request.end_ms and self._is_open():
+            self._shop.lapse(self.lease)
+        self.ended.set()
+
+    async def _work(self, job: Job) -> Ending:
+        """Stage and run the job; how it ended."""
+        started = self._now()
+        wanted = None if job.input is UNSET else job.input
+        try:
+            if wanted is not None and not await self._await_input(wanted.bytes):
+                return self._failed("stopped", "the input did not arrive in time", started)
+            await self._shop.materials.prepare(self.run_id, wanted, job.limits)
+            await self._sleep_until(self.lease.request.start_ms)
+            await self._shop.engine.start(self._run_of(job))
+        except PeerFault as fault:
+            return self._failed("engine", f"the input is refused: {fault.rule}", started)
+        except (LocalFault, Unavailable) as fault:
+            return self._failed("engine", str(fault), started)
+        return await self._watch()
+
+    def _run_of(self, job: Job) -> Run:
+        return Run(
+            id=self.run_id,
+            argv=job.argv,
+            variables=job.variables,
+            image=None if job.image is UNSET else job.image,
+            units=tuple(each.unit for each in self.lease.request.units),
+            limits=job.limits,
+        )
+
+    async def _watch(self) -> Ending:
+        """Meter the run until it ends; the lease's end ends it."""
+        self.was_started = True
+        began = self._began()
+        endings: list[Ending] = []
+
+        async def wait() -> None:
+            endings.append(await self._shop.engine.wait(self.run_id))
+            nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            while self._now() < self._end_ms() and not self.stop_asked.is_set():
+                period_s = self.lease.request.period_ms / 1_000
+                left_s = (self._end_ms() - self._now()) / 1_000
+                with trio.move_on_after(min(period_s, max(left_s, 0))):
+                    await self.stop_asked.wait()
+                await self._tick(MillisSpan(self._now() - began))
+            await self._shop.engine.stop(self.run_id, grace_ms=STOP_GRACE_MS)
+        [ending] = endings
+        used = max(0, min(ending.ended_ms, self._end_ms()) - max(ending.started_ms, began))
+        await self._tick(MillisSpan(used))
+        return ending
+
+    def _began(self) -> Millis:
+        """When the meter started, also for a worker that took over from one that died."""
+        raw = self._shop.cabinet.get(self._name("began"))
+        if raw is None:
+            raw = self._now().to_bytes(8, "big")
+            self._keep("began", raw)
+        return Millis(int.from_bytes(raw, "big"))
+
+    def _end_ms(self) -> Millis:
+        lease = self._shop.state_of(self.lease.id)
+        return self.lease.ended_ms if lease is None else lease.ended_ms
+
+    async def _tick(self, ran: MillisSpan) -> None:
+        """Write down what is owed so far, and ask the renter to co-sign it."""
+        before = self.metered
+        last = None if before is None else unpack(before.tick, self._shop.net, Tick).body
+        request = self.lease.request
+        now = self._now()
+        most = max(0, min(now, request.end_ms) - request.start_ms)
+        used = MillisSpan(min(ran, most) * len(request.units))
+        if last is not None:
+            used = MillisSpan(max(used, last.used_ms))
+        tick = Tick(
+            lease=self.lease.id,
+            n=1 if last is None else last.n + 1,
+            used_ms=used,
+            amount_micro=charge(used, request.micro_per_gpu_hour),
+            at_ms=now,
+            head_seq=self._shop.height(),
+        )
+        raw = pack(tick, signer=self._shop.signer, net=self._shop.net)
+        self._keep("metered", encode(Metered(tick=raw)))
+        with trio.move_on_after(COSIGN_S):
+            await self._cosign(raw)
+
+    async def _cosign(self, tick: bytes) -> None:
+        """The renter's signature under the last tick, if it gives one."""
+        shop = self._shop
+        try:
+            body = await shop.ask_renter(self.lease.renter, "tick", encode(CosignAsk(tick=tick)))
+            by = decode(body, Cosigned, size_max=FRAME_BYTES_MAX).by
+        except (Unavailable, PeerFault) as error:
+            log.info("tick not co-signed", extra={"lease": self.run_id, "why": str(error)})
+            return
+        self.take_cosign(by)
+
+    def take_cosign(self, by: Signature) -> None:
+        """Keep the renter's signature under the last tick; another one is dropped."""
+        metered = self.metered
+        if metered is None:
+            return
+        envelope = decode(metered.tick, Envelope, size_max=TICK_BYTES_MAX + SEAL_BYTES)
+        if is_signed(self.lease.renter, COSIGN_DOMAIN, self._shop.net, envelope.b, by=by):
+            self._keep("metered", encode(Metered(tick=metered.tick, cosign=by)))
+
+    async def _report(self, job: Job, ending: Ending) -> None:
+        """Pack the output and sign how the job ended; durable on return."""
+        shop = self._shop
+        output, detail = None, ""
+        try:
+            output = await shop.materials.collect(self.run_id, job.limits)
+        except PeerFault as fault:
+            detail = f"; output refused: {fault.rule}"
+        outcome = Outcome(
+            lease=self.lease.id,
+            cause=ending.cause,
+            exit_code=UNSET if ending.exit_code is None else ending.exit_code,
+            signal=UNSET if ending.signal is None else ending.signal,
+            started_ms=ending.started_ms,
+            ended_ms=ending.ended_ms,
+            output=UNSET if output is None else output,
+            engine=type(shop.engine).__name__,
+            isolation=shop.engine.isolation,
+            enforced=f"{shop.engine.description}{detail}"[:500],
+            gpu="simulated" if shop.is_simulated() else "nvml",
+        )
+        raw = pack(outcome, signer=shop.signer, net=shop.net)
+        assert len(raw) <= OUTCOME_BYTES_MAX + SEAL_BYTES
+        self._keep("outcome", raw)
+
+    async def _await_consent(self) -> None:
+        """Hold what the job left until the renter has it, or for an hour after the lease."""
+        left_s = max(0, self._end_ms() + KEPT_MS - self._now()) / 1_000
+        with trio.move_on_after(left_s):
+            await self.consented.wait()
+
+    async def _await_input(self, size: int) -> bool:
+        """Whether all of the input came before the lease lapses."""
+        request = self.lease.request
+        deadline = min(request.start_ms + request.lapse_ms, request.end_ms)
+        if await self._shop.materials.have(self.run_id) >= size:
+            return True
+        with trio.move_on_after(max(0, deadline - self._now()) / 1_000):
+            await self.input_came.wait()
+        return self.input_came.is_set()
+
+    def _failed(self, cause: str, detail: str, started: Millis) -> Ending:
+        log.warning("job not run", extra={"lease": self.run_id, "why": detail})
+        return Ending(
+            cause="stopped" if cause == "stopped" else "engine",
+            detail=detail,
+            started_ms=started,
+            ended_ms=self._now(),
+        )
+
+    def _is_open(self) -> bool:
+        lease = self._shop.state_of(self.lease.id)
+        return lease is not None and lease.reason is None
+
+    def _keep(self, name: str, record: bytes) -> None:
+        self._shop.cabinet.put(self._name(name), record)
+
+    def _name(self, name: str) -> str:
+        return f"leases/{self.run_id}/{name}"
+
+    def _now(self) -> Millis:
+        return self._shop.clock.now()
+
+    async def _sleep_until(self, at: Millis) -> None:
+        await trio.sleep(max(0, at - self._now()) / 1_000)

@@ -1,0 +1,339 @@
+"""Jobs, leases, receipts and the ledger of a running node, as API documents."""
+
+from pathlib import Path
+from typing import Final
+
+import trio
+from msgspec import UNSET
+
+from ledger.fold import Lease
+from ledger.receipt import RECEIPT_BYTES_MAX, Proven, check_receipt
+from ledger.records import Head
+from p2pnode.api.job_documents import (
+    AuctionDocument,
+    HeadDocument,
+    JobDocument,
+    JobListDocument,
+    JobOrder,
+    LeaseDocument,
+    LeaseListDocument,
+    LedgerDocument,
+    OutcomeDocument,
+    ReceiptDocument,
+    VerifyDocument,
+)
+from p2pnode.execution.archive import pack, unpack
+from p2pnode.jobs.baggage import FileBaggage
+from p2pnode.jobs.jobfile import JobFile
+from p2pnode.jobs.jobs import Submission
+from p2pnode.network.peer_text import peer_text
+from p2pnode.node import Node
+from protocol.auction import Bid, Need, Refusal
+from protocol.codec import decode
+from protocol.errors import LocalFault, PeerFault
+from protocol.job import Input, Job, JobLimits
+from protocol.limits import AUCTION_BYTES_MAX, JOB_BYTES_MAX
+from protocol.scoring import AuctionRecord, check_auction, expected_cost
+from protocol.signing import digest
+from protocol.tick import Outcome
+from protocol.units import Digest, Micros, MillisSpan
+from protocol.wire import unpack as unpack_message
+
+INPUT_BYTES_MAX: Final = 64 * 2**30
+_FILES: Final = trio.CapacityLimiter(2)
+
+
+class JobViews:
+    """What the API does with jobs; `baggage` tells where their files are."""
+
+    def __init__(self, node: Node, baggage: FileBaggage) -> None:
+        self._node = node
+        self._baggage = baggage
+
+    async def submit(self, order: JobOrder) -> JobDocument:
+        """Pack the input, take the job. Raises LocalFault."""
+        job = self._node.jobs.new_id()
+        packed = None
+        if order.input_folder is not None:
+            path = self._baggage.path(job, "input.tar")
+            await trio.to_thread.run_sync(_make_parent, path, limiter=_FILES)
+            packed = await pack(
+                Path(order.input_folder), path, bytes_max=INPUT_BYTES_MAX, files=_FILES
+            )
+        file = self._node.jobs.submit(
+            _submission(
+                job,
+                order,
+                None if packed is None else Input(digest=packed.digest, bytes=packed.bytes),
+            )
+        )
+        return self._document(file)
+
+    def list_jobs(self, limit: int) -> JobListDocument:
+        """The newest jobs."""
+        files = self._node.jobs.files()
+        return JobListDocument(
+            items=tuple(self._document(file) for file in files[:limit]),
+            left_out=max(0, len(files) - limit),
+        )
+
+    def show(self, name: str) -> JobDocument:
+        """One job, by id or unique prefix. Raises LocalFault."""
+        return self._document(self._node.jobs.driver(name).file)
+
+    def cancel(self, name: str) -> JobDocument:
+        """End a job; it is over when its state says so. Raises LocalFault."""
+        driver = self._node.jobs.driver(name)
+        driver.cancel()
+        return self._document(driver.file)
+
+    async def read_log(self, name: str, offset: int, size_max: int) -> bytes:
+        """A piece of the job's log. Raises LocalFault."""
+        path = self._baggage.path(self._node.jobs.driver(name).file.id, "log")
+        return await trio.to_thread.run_sync(_read_if_there, path, offset, size_max)
+
+    async def fetch(self, name: str, folder: str) -> JobDocument:
+        """Unpack the job's output. Raises LocalFault."""
+        document = self.show(name)
+        if document.outcome is None or document.state not in {"settling", "done", "failed"}:
+            raise LocalFault(f"{document.id} has no output yet.", f"p2pnode job wait {document.id}")
+        if document.outcome.output_sha256 is None:
+            raise LocalFault(f"{document.id} left no output.", "write into $P2PNODE_OUT")
+        try:
+            await unpack(
+                Path(document.output_path), Path(folder), bytes_max=INPUT_BYTES_MAX, files=_FILES
+            )
+        except PeerFault as fault:
+            raise LocalFault(f"The output cannot be unpacked: {fault}.") from fault
+        return document
+
+    def receipt(self, name: str) -> ReceiptDocument:
+        """The receipt of a job's last lease. Raises LocalFault."""
+        file = self._node.jobs.driver(name).file
+        raw = self._node.ports.cabinet.get(f"jobs/{file.id}/receipt")
+        if raw is None:
+            raise LocalFault(f"{file.id} has no receipt.", f"p2pnode job show {file.id}")
+        return self.check(raw.hex())
+
+    def check(self, text: str) -> ReceiptDocument:
+        """What a receipt proves to this node. Raises LocalFault if it proves nothing."""
+        try:
+            raw = bytes.fromhex(text[: 2 * RECEIPT_BYTES_MAX + 2])
+            return _receipt_document(raw, check_receipt(raw, self._node.net))
+        except (ValueError, PeerFault) as error:
+            raise LocalFault(f"This receipt does not hold: {error}.") from error
+
+    def auction(self, name: str) -> AuctionDocument:
+        """The bids of a job's last auction, and whether the choice was right. Raises LocalFault."""
+        file = self._node.jobs.driver(name).file
+        raw = self._node.ports.cabinet.get(f"jobs/{file.id}/auction-{file.attempt}")
+        if raw is None:
+            raise LocalFault(f"{file.id} has had no auction yet.")
+        record = decode(raw, AuctionRecord, size_max=AUCTION_BYTES_MAX)
+        try:
+            check_auction(record, self._node.net)
+            is_right = True
+        except PeerFault:
+            is_right = False
+        return _auction_document(record, self._node, is_right=is_right)
+
+    def leases(self) -> LeaseListDocument:
+        """Leases in which we are one side, newest first."""
+        own = self._node.identity.feed.public
+        leases = [
+            lease
+            for lease in self._node.ports.ledger.state.leases()
+            if own in {lease.owner, lease.renter}
+        ]
+        leases.sort(key=lambda lease: (-lease.request.start_ms, lease.id))
+        return LeaseListDocument(
+            items=tuple(_lease_document(lease, is_owner=lease.owner == own) for lease in leases)
+        )
+
+    def ledger(self) -> LedgerDocument:
+        """The heads of all feeds and what is proved against whom."""
+        ledger = self._node.ports.ledger
+        return LedgerDocument(
+            feed=ledger.feed.hex(),
+            root=_root_of(ledger.heads()).hex(),
+            heads=tuple(
+                HeadDocument(
+                    feed=head.feed.hex(),
+                    seq=head.seq,
+                    id=head.id.hex(),
+                    ts_ms=head.ts_ms,
+                    fork=head.fork,
+                )
+                for head in ledger.heads()
+            ),
+            offences=tuple(
+                {"offender": offence.offender.hex(), "rule": offence.rule, "class": "proved"}
+                for offence in ledger.offences()
+            ),
+        )
+
+    def verify(self) -> VerifyDocument:
+        """All that is stored, judged anew."""
+        report = self._node.ports.ledger.verify()
+        return VerifyDocument(
+            ok=report.broken is None,
+            feeds=report.feeds,
+            entries=report.entries,
+            conflicts=report.conflicts,
+            evidence=report.evidence,
+            broken=None if report.broken is None else str(report.broken),
+        )
+
+    def _document(self, file: JobFile) -> JobDocument:
+        job = decode(file.job, Job, size_max=JOB_BYTES_MAX)
+        lease = None if file.lease is UNSET else self._node.ports.ledger.lease(file.lease)
+        owed = Micros(0) if lease is None else self._node.accounts.owed(lease.id)
+        outcome = None
+        if file.outcome is not UNSET:
+            outcome = _outcome_document(unpack_message(file.outcome, self._node.net, Outcome).body)
+        log_path = self._baggage.path(file.id, "log")
+        return JobDocument(
+            id=file.id,
+            state=file.state,
+            why=file.why,
+            created_ms=file.created_ms,
+            argv=job.argv,
+            attempt=file.attempt,
+            owner=None if file.taking is UNSET or lease is None else peer_text(file.taking.peer),
+            lease=None if lease is None else lease.id.hex(),
+            micro_per_gpu_hour=None if lease is None else lease.request.micro_per_gpu_hour,
+            money=file.money,
+            cost_micro=file.paid_micro + owed,
+            outcome=outcome,
+            log_bytes=log_path.stat().st_size if log_path.exists() else 0,
+            log_path=str(log_path),
+            output_path=str(self._baggage.path(file.id, "output.tar")),
+            has_receipt=self._node.ports.cabinet.get(f"jobs/{file.id}/receipt") is not None,
+        )
+
+
+def _submission(job: str, order: JobOrder, archive: Input | None) -> Submission:
+    return Submission(
+        id=job,
+        argv=order.argv,
+        variables=order.variables,
+        image=order.image,
+        input=archive,
+        need=Need(
+            gpus=order.gpus,
+            vram_mib_min=order.vram_mib_min,
+            models=order.models or UNSET,
+            regions=order.regions or UNSET,
+        ),
+        tier=order.tier,
+        limits=JobLimits(
+            time_ms=MillisSpan(order.time_ms),
+            memory_mib=order.memory_mib,
+            cpus_milli=order.cpus_milli,
+            pids=order.pids,
+            disk_mib=order.disk_mib,
+            log_bytes=order.log_bytes,
+            output_bytes=order.output_bytes,
+        ),
+        money=order.money,
+        ask_max=None if order.ask_micro_max is None else Micros(order.ask_micro_max),
+        total_max=None if order.total_micro_max is None else Micros(order.total_micro_max),
+        patience_ms=MillisSpan(order.patience_ms),
+    )
+
+
+def _outcome_document(outcome: Outcome) -> OutcomeDocument:
+    output = None if outcome.output is UNSET else outcome.output
+    return OutcomeDocument(
+        cause=outcome.cause,
+        exit_code=None if outcome.exit_code is UNSET else outcome.exit_code,
+        signal=None if outcome.signal is UNSET else outcome.signal,
+        started_ms=None if outcome.started_ms is UNSET else outcome.started_ms,
+        ended_ms=outcome.ended_ms,
+        output_sha256=None if output is None else output.digest.hex(),
+        output_bytes=0 if output is None else output.bytes,
+        engine=outcome.engine,
+        isolation=outcome.isolation,
+        enforced=outcome.enforced,
+        gpu=outcome.gpu,
+    )
+
+
+def _receipt_document(raw: bytes, proven: Proven) -> ReceiptDocument:
+    return ReceiptDocument(
+        lease=proven.lease.hex(),
+        owner=proven.owner.hex(),
+        renter=proven.renter.hex(),
+        used_ms=proven.used_ms,
+        amount_micro=proven.amount_micro,
+        money=proven.request.money,
+        is_settled=proven.is_settled,
+        outcome=_outcome_document(proven.outcome),
+        hex=raw.hex(),
+    )
+
+
+def _auction_document(record: AuctionRecord, node: Node, *, is_right: bool) -> AuctionDocument:
+    bids: list[dict[str, str | int]] = []
+    for heard in record.bids:
+        bid = unpack_message(heard.bid, node.net, Bid)
+        score = expected_cost(bid.body, reliability_ppm=heard.reliability_ppm)
+        bids.append(
+            {
+                "bid": bid.digest.hex(),
+                "owner": bid.signer.hex(),
+                "micro_per_gpu_hour": bid.body.micro_per_gpu_hour,
+                "reliability_ppm": heard.reliability_ppm,
+                "score_micro": score,
+            }
+        )
+    refusals = [unpack_message(raw, node.net, Refusal) for raw in record.refusals]
+    return AuctionDocument(
+        rule=record.rule,
+        offers_seen=record.offers_seen,
+        bids=tuple(sorted(bids, key=lambda bid: (int(bid["score_micro"]), str(bid["bid"])))),
+        refusals=tuple(
+            {
+                "owner": refusal.signer.hex(),
+                "reason": refusal.body.reason,
+                "detail": "" if refusal.body.detail is UNSET else refusal.body.detail,
+            }
+            for refusal in refusals
+        ),
+        chosen=tuple(digest.hex() for digest in record.chosen),
+        is_by_the_rule=is_right,
+    )
+
+
+def _lease_document(lease: Lease, *, is_owner: bool) -> LeaseDocument:
+    return LeaseDocument(
+        id=lease.id.hex(),
+        side="owner" if is_owner else "renter",
+        peer_feed=(lease.renter if is_owner else lease.owner).hex(),
+        units=len(lease.request.units),
+        start_ms=lease.request.start_ms,
+        end_ms=lease.ended_ms,
+        micro_per_gpu_hour=lease.request.micro_per_gpu_hour,
+        money=lease.request.money,
+        tier=lease.request.tier,
+        is_accepted=lease.is_accepted,
+        reason=lease.reason,
+    )
+
+
+def _root_of(heads: list[Head]) -> Digest:
+    parts = [head.feed + head.seq.to_bytes(8, "big") + head.id for head in heads]
+    return digest("heads", b"".join(parts))
+
+
+def _make_parent(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _read_if_there(path: Path, offset: int, size_max: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read(size_max)
+    except FileNotFoundError:
+        return b""

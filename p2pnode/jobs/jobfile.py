@@ -1,0 +1,127 @@
+"""One job as the renter's node keeps it. Plain data; every change is written before it counts."""
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from p2pnode.cabinet import Cabinet
+from p2pnode.matching.renter import Order, Taking
+from protocol.advert import Tier
+from protocol.auction import Need
+from protocol.codec import (
+    CurrencyCode,
+    Hash,
+    Instant,
+    Key,
+    Money,
+    Peer,
+    Span,
+    UInt,
+    Wire,
+    decode,
+    encode,
+)
+from protocol.job import digest_of_job
+from protocol.units import MillisSpan, PublicKey
+
+State = Literal["matching", "staging", "running", "fetching", "settling", "done", "failed"]
+"""`matching`: no lease. `staging`, `running`: leased. `fetching`: ended, output on its way.
+`settling`: all is here, accounts are being closed. `done`: ended by itself. `failed`: it did not,
+see `why`."""
+ENDED: tuple[State, ...] = ("done", "failed")
+
+JOBFILE_BYTES_MAX = 1_048_576
+
+
+class TakingRecord(Wire, frozen=True, kw_only=True):
+    """See p2pnode.matching.renter.Taking."""
+
+    peer: Peer
+    owner: Key
+    request: bytes
+    job: bytes | UnsetType = UNSET
+
+
+class JobFile(Wire, frozen=True, kw_only=True):
+    """All that must survive a crash of the renter's node."""
+
+    v: Literal[1] = 1
+    id: str
+    created_ms: Instant
+    job: bytes
+    """Encoded `protocol.job.Job`."""
+    need: Need
+    tier: Tier
+    span_ms: Span
+    """How long the lease is taken for: the time limit and the time to stage."""
+    notice_ms: Span
+    money: CurrencyCode
+    ask_max: Money | UnsetType = UNSET
+    total_max: Money | UnsetType = UNSET
+    patience_ms: Span
+    give_up_ms: Instant
+    """Without a lease by then, the job has failed; after a move the patience begins anew."""
+    moves_max: UInt
+    state: State = "matching"
+    why: str = ""
+    """What the state is waiting for, or why the job failed."""
+    attempt: UInt = 1
+    avoid: Annotated[tuple[Key, ...], Meta(max_length=64)] = ()
+    taking: TakingRecord | UnsetType = UNSET
+    lease: Hash | UnsetType = UNSET
+    outcome: bytes | UnsetType = UNSET
+    """Sealed by the owner."""
+    paid_micro: Money = 0  # type: ignore[assignment]
+    """Owed for leases before this one, which did not finish the job."""
+    is_cancelled: Literal["yes"] | UnsetType = UNSET
+
+    def order(self) -> Order:
+        """What is asked of the market."""
+        return Order(
+            need=self.need,
+            tier=self.tier,
+            span_ms=MillisSpan(self.span_ms),
+            notice_ms=MillisSpan(self.notice_ms),
+            money=self.money,
+            ask_max=None if self.ask_max is UNSET else self.ask_max,
+            total_max=None if self.total_max is UNSET else self.total_max,
+            job=digest_of_job(self.job),
+            avoid=tuple(PublicKey(owner) for owner in self.avoid),
+        )
+
+
+def taking_record(taking: Taking) -> TakingRecord:
+    """For the file."""
+    return TakingRecord(
+        peer=taking.peer,
+        owner=taking.owner,
+        request=taking.request,
+        job=UNSET if taking.job is None else taking.job,
+    )
+
+
+def taking_of(record: TakingRecord) -> Taking:
+    """Out of the file."""
+    return Taking(
+        peer=record.peer,
+        owner=record.owner,
+        request=record.request,
+        job=None if record.job is UNSET else record.job,
+    )
+
+
+def save(cabinet: Cabinet, file: JobFile) -> None:
+    """Durable on return. Raises LocalFault."""
+    cabinet.put(f"jobs/{file.id}/file", encode(file))
+
+
+def load(cabinet: Cabinet, job: str) -> JobFile | None:
+    """The job with this id. Raises LocalFault or PeerFault if the record is damaged."""
+    raw = cabinet.get(f"jobs/{job}/file")
+    return None if raw is None else decode(raw, JobFile, size_max=JOBFILE_BYTES_MAX)
+
+
+def load_all(cabinet: Cabinet) -> list[JobFile]:
+    """All jobs, in the order of their ids."""
+    files = (load(cabinet, name.rpartition("/")[2]) for name in cabinet.names("jobs"))
+    return [file for file in files if file is not None]

@@ -1,0 +1,152 @@
+"""All jobs of this renter: takes orders, runs a driver for each, remembers who failed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+from msgspec import UNSET
+
+from p2pnode.cabinet import Cabinet
+from p2pnode.jobs.driver import Desk, Driver
+from p2pnode.jobs.jobfile import ENDED, JobFile, load_all, save
+from protocol.advert import Tier
+from protocol.auction import Need
+from protocol.codec import encode
+from protocol.errors import LocalFault
+from protocol.job import Input, Job, JobLimits
+from protocol.limits import JOB_BYTES_MAX
+from protocol.scoring import PPM
+from protocol.units import Micros, Millis, MillisSpan, PublicKey
+
+STAGE_MS: Final = MillisSpan(120_000)
+"""Added to the time limit when a lease is taken: inputs, start, outputs."""
+MOVES_MAX: Final = 3
+JOBS_MAX: Final = 10_000
+ID_LETTERS: Final = "23456789abcdefghjkmnpqrstvwxyz"
+ID_LENGTH: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What a person asks for."""
+
+    id: str
+    """From `Jobs.new_id`; the input archive is filed under it already."""
+    argv: tuple[str, ...]
+    variables: dict[str, str]
+    image: str | None
+    input: Input | None
+    need: Need
+    tier: Tier
+    limits: JobLimits
+    money: str
+    ask_max: Micros | None
+    total_max: Micros | None
+    patience_ms: MillisSpan
+
+
+class Jobs:
+    """Owns the drivers."""
+
+    def __init__(self, desk: Callable[["Jobs"], Desk], *, cabinet: Cabinet) -> None:
+        self._cabinet = cabinet
+        self._desk = desk(self)
+        self._drivers: dict[str, Driver] = {}
+        self._to_drive, self._driven = trio.open_memory_channel[Driver](JOBS_MAX)
+        self._finished: dict[PublicKey, int] = {}
+        self._failed: dict[PublicKey, int] = {}
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Go on with the jobs of before, then drive each new one, until cancelled.
+
+        Raises LocalFault if our own disk fails.
+        """
+        for file in load_all(self._cabinet):
+            self._drivers[file.id] = Driver(self._desk, file)
+        async with trio.open_nursery() as nursery:
+            for driver in self._drivers.values():
+                if driver.file.state not in ENDED:
+                    nursery.start_soon(self._drive, driver)
+            task_status.started()
+            async for driver in self._driven:
+                nursery.start_soon(self._drive, driver)
+
+    async def _drive(self, driver: Driver) -> None:
+        await driver.run()
+        if driver.file.state == "done" and driver.file.taking is not UNSET:
+            owner = PublicKey(driver.file.taking.owner)
+            self._finished[owner] = self._finished.get(owner, 0) + 1
+
+    def new_id(self) -> str:
+        """A fresh name for a job."""
+        while True:
+            drawn = self._desk.random_bytes(ID_LENGTH)
+            name = "job-" + "".join(ID_LETTERS[byte % len(ID_LETTERS)] for byte in drawn)
+            if name not in self._drivers:
+                return name
+
+    def submit(self, submission: Submission) -> JobFile:
+        """Take the job; durable on return. Raises LocalFault."""
+        if len(self._drivers) >= JOBS_MAX:
+            raise LocalFault(f"{JOBS_MAX} jobs are kept already.", "remove old ones")
+        now = self._desk.clock.now()
+        raw = encode(
+            Job(
+                argv=submission.argv,
+                variables=submission.variables,
+                image=UNSET if submission.image is None else submission.image,
+                input=UNSET if submission.input is None else submission.input,
+                limits=submission.limits,
+                nonce=self._desk.random_bytes(16),
+            )
+        )
+        if len(raw) > JOB_BYTES_MAX:
+            raise LocalFault(
+                f"The job takes {len(raw)} bytes, at most {JOB_BYTES_MAX}.",
+                "put large things into the input directory",
+            )
+        file = JobFile(
+            id=submission.id,
+            created_ms=now,
+            job=raw,
+            need=submission.need,
+            tier=submission.tier,
+            span_ms=MillisSpan(submission.limits.time_ms + STAGE_MS),
+            notice_ms=MillisSpan(0),
+            money=submission.money,
+            ask_max=UNSET if submission.ask_max is None else submission.ask_max,
+            total_max=UNSET if submission.total_max is None else submission.total_max,
+            patience_ms=submission.patience_ms,
+            give_up_ms=Millis(now + submission.patience_ms),
+            moves_max=MOVES_MAX,
+        )
+        save(self._cabinet, file)
+        driver = self._drivers[file.id] = Driver(self._desk, file)
+        self._to_drive.send_nowait(driver)
+        return file
+
+    def files(self) -> list[JobFile]:
+        """All jobs, newest first."""
+        files = [driver.file for driver in self._drivers.values()]
+        return sorted(files, key=lambda file: (-file.created_ms, file.id))
+
+    def driver(self, name: str) -> Driver:
+        """The job with this id or unique prefix; "@" is the newest. Raises LocalFault."""
+        files = self.files()
+        if name == "@" and files:
+            return self._drivers[files[0].id]
+        found = [file.id for file in files if file.id.startswith(name)]
+        if len(found) != 1:
+            what = "no job" if not found else f"{len(found)} jobs"
+            raise LocalFault(f"There is {what} called {name!r}.", "p2pnode job list")
+        return self._drivers[found[0]]
+
+    def owner_failed(self, owner: PublicKey) -> None:
+        """An owner did not finish a job."""
+        self._failed[owner] = self._failed.get(owner, 0) + 1
+
+    def reliability_ppm(self, owner: PublicKey) -> int:
+        """How likely the owner finishes, by what we have seen ourselves: (good + 1) / (all + 2)."""
+        good, bad = self._finished.get(owner, 0), self._failed.get(owner, 0)
+        return PPM * (good + 1) // (good + bad + 2)

@@ -1,0 +1,204 @@
+"""Where renters come to: answers requests for quote, turns a taken bid into a GRANT."""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import trio
+
+from ledger.entry import Entry
+from p2pnode.clock import WallClock
+from p2pnode.matching.provider import Provider
+from p2pnode.matching.quoting import No, Question, TurnOf, quote
+from p2pnode.network.exchange import Handler
+from protocol.auction import Bid, Refusal, Reply, Rfq, Take
+from protocol.certificate import Certificate
+from protocol.codec import decode, encode
+from protocol.errors import PeerFault, Unavailable
+from protocol.genesis import Genesis, net_of
+from protocol.lease import LeaseRequest, check_request, digest_of_terms
+from protocol.limits import BIDS_OUTSTANDING_MAX, FRAME_BYTES_MAX, QUOTE_BYTES_MAX, SEAL_BYTES
+from protocol.signing import Signer
+from protocol.units import Digest, Millis, PeerId, PublicKey
+from protocol.wire import Sealed, pack, unpack
+
+log = logging.getLogger(__name__)
+
+RFQ_BYTES_MAX: Final = QUOTE_BYTES_MAX + SEAL_BYTES
+
+WhoIs = Callable[[PeerId], Certificate]
+"""The certificate of a peer that asks us; it has said HELLO."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Books:
+    """What the desk needs of the ledger."""
+
+    turn_of: TurnOf
+    grant: Callable[[bytes, Millis], Entry]
+    """grant(sealed request, now): the GRANT, also of an earlier try.
+
+    Raises Unavailable if the units are taken, PeerFault.
+    """
+    granted: Callable[[PublicKey, bytes], Entry | None]
+    """granted(renter, nonce): the GRANT that answered this request before."""
+    height: Callable[[], int]
+    """Sequence number of our head."""
+
+
+AdmitJob = Callable[[LeaseRequest, bytes | None, PublicKey], None]
+"""admit(request, sealed job, renter): keep the job for the lease to come.
+
+Raises Unavailable to refuse.
+"""
+
+
+class Desk:
+    """Our side of every auction."""
+
+    def __init__(
+        self,
+        *,
+        signer: Signer,
+        genesis: Genesis,
+        provider: Provider,
+        books: Books,
+        who_is: WhoIs,
+        admit_job: AdmitJob,
+        on_grant: Callable[[Entry], None],
+        clock: WallClock,
+    ) -> None:
+        self._signer = signer
+        self._genesis = genesis
+        self._net = net_of(genesis)
+        self._provider = provider
+        self._books = books
+        self._who_is = who_is
+        self._admit_job = admit_job
+        self._on_grant = on_grant
+        self._clock = clock
+        self._bids: OrderedDict[Digest, Bid] = OrderedDict()
+        self.quoted = 0
+        self.granted = 0
+        self.refused: dict[str, int] = {}
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """The questions that this part answers."""
+        return {"rfq": self._answer_rfq, "lease.take": self._answer_take}
+
+    async def _answer_rfq(self, peer: PeerId, body: bytes) -> bytes:
+        await trio.lowlevel.checkpoint()
+        if len(body) > RFQ_BYTES_MAX:
+            raise PeerFault("codec.size")
+        sealed = unpack(body, self._net, Rfq)
+        self._check_speaker(peer, sealed.signer)
+        if sealed.body.owner != self._signer.public:
+            raise PeerFault("rfq.owner")
+        return encode(self._quote(sealed))
+
+    def _quote(self, sealed: Sealed[Rfq]) -> Reply:
+        now = self._clock.now()
+        rfq = sealed.body
+        if not self._is_timely(rfq, now):
+            return self._no(sealed, No("STALE", f"our clock says {now} ms"))
+        shelf = next((s for s in self._provider.shelves if s.group == rfq.group), None)
+        answer = quote(
+            Question(rfq=rfq, digest=sealed.digest, renter=sealed.signer),
+            shelf=shelf,
+            posting=self._provider.posting,
+            turn_of=self._books.turn_of,
+            now=now,
+        )
+        if isinstance(answer, No):
+            return self._no(sealed, answer)
+        bid = msgspec.structs.replace(answer, head_seq=self._books.height())
+        raw = pack(bid, signer=self._signer, net=self._net)
+        self._remember(unpack(raw, self._net, Bid).digest, bid, now)
+        self.quoted += 1
+        return Reply(yes=raw)
+
+    def _is_timely(self, rfq: Rfq, now: Millis) -> bool:
+        return (
+            rfq.issued_ms <= now + self._genesis.bounds.skew_ms
+            and now <= rfq.not_after_ms
+            and rfq.start_ms < rfq.end_ms
+        )
+
+    def _remember(self, digest: Digest, bid: Bid, now: Millis) -> None:
+        self._bids[digest] = bid
+        while self._bids:
+            oldest = next(iter(self._bids))
+            if self._bids[oldest].valid_until_ms >= now and len(self._bids) <= BIDS_OUTSTANDING_MAX:
+                return
+            del self._bids[oldest]
+
+    async def _answer_take(self, peer: PeerId, body: bytes) -> bytes:
+        await trio.lowlevel.checkpoint()
+        take = decode(body, Take, size_max=FRAME_BYTES_MAX)
+        sealed = unpack(take.request, self._net, LeaseRequest)
+        self._check_speaker(peer, sealed.signer)
+        known = self._books.granted(sealed.signer, sealed.body.nonce)
+        if known is not None:
+            return encode(Reply(yes=known.raw))
+        now = self._clock.now()
+        skew = self._genesis.bounds.skew_ms
+        try:
+            check_request(sealed.body, owner=self._signer.public, now=now, skew=skew)
+        except PeerFault as fault:
+            if fault.rule not in {"request.stale", "request.future"}:
+                raise
+            return encode(self._no(sealed, No("STALE", f"our clock says {now} ms")))
+        bid = self._bids.get(sealed.body.bid)
+        if bid is None or bid.valid_until_ms < now or sealed.body.start_ms < now:
+            return encode(self._no(sealed, No("STALE", "the bid is over")))
+        check_takes(sealed, bid)
+        job = None if take.job is msgspec.UNSET else take.job
+        try:
+            self._admit_job(sealed.body, job, sealed.signer)
+        except Unavailable as refusal:
+            return encode(self._no(sealed, No("POLICY", str(refusal))))
+        try:
+            entry = self._books.grant(take.request, now)
+        except Unavailable as taken:
+            return encode(self._no(sealed, No("TAKEN", str(taken))))
+        self.granted += 1
+        self._bids.pop(sealed.body.bid, None)
+        log.info("lease granted", extra={"lease": entry.id.hex(), "renter": sealed.signer.hex()})
+        self._on_grant(entry)
+        return encode(Reply(yes=entry.raw))
+
+    def _check_speaker(self, peer: PeerId, signer: PublicKey) -> None:
+        if self._who_is(peer).feed != signer:
+            raise PeerFault("seal.speaker", "signed by another peer than the one that asks")
+
+    def _no(self, sealed: Sealed[Rfq] | Sealed[LeaseRequest], no: No) -> Reply:
+        self.refused[no.reason] = self.refused.get(no.reason, 0) + 1
+        refusal = Refusal(
+            of=sealed.digest,
+            renter=sealed.signer,
+            reason=no.reason,
+            detail=no.detail[:200] if no.detail else msgspec.UNSET,
+            issued_ms=self._clock.now(),
+        )
+        return Reply(no=pack(refusal, signer=self._signer, net=self._net))
+
+
+def check_takes(sealed: Sealed[LeaseRequest], bid: Bid) -> None:
+    """Whether the request takes this bid as it was made. Raises PeerFault `request.bid`."""
+    request = sealed.body
+    same = (
+        bid.renter == sealed.signer
+        and request.units == bid.units
+        and (request.start_ms, request.end_ms) == (bid.start_ms, bid.end_ms)
+        and (request.tier, request.money) == (bid.tier, bid.money)
+        and request.micro_per_gpu_hour == bid.micro_per_gpu_hour
+        and request.period_ms == bid.period_ms
+        and (request.notice_ms, request.lapse_ms) == (bid.notice_ms, bid.lapse_ms)
+        and request.terms == digest_of_terms(bid.terms)
+    )
+    if not same:
+        raise PeerFault("request.bid", "differs from the bid that it names")

@@ -1,0 +1,87 @@
+"""Keeps us listed in the directory under what we offer. SPEC.md section 9."""
+
+import logging
+import random
+from collections.abc import Iterable
+from typing import Final
+
+import trio
+
+from p2pnode.network.transport import Directory
+from protocol.directory import class_key, shard_of
+from protocol.errors import Unavailable
+from protocol.gpu_class import GpuClass, group_of
+from protocol.units import Digest, NetId, PublicKey
+
+log = logging.getLogger(__name__)
+
+START_S_MAX: Final = 5.0
+"""Nodes that start together announce one after the other: each costs the others connections."""
+AGAIN_S: Final = (15.0, 45.0)
+"""What was announced while the network was young, or lost, is announced again after these."""
+STEADY_S: Final = 3_600.0
+ANNOUNCE_S: Final = 60
+"""For one key, the pace that its takers set included."""
+
+
+class Listing:
+    """Announces one key for each class on our shelves, again and again, as nothing else lasts."""
+
+    def __init__(
+        self,
+        *,
+        directory: Directory,
+        net: NetId,
+        feed: PublicKey,
+        region: str,
+        shards: int,
+        rng: random.Random,
+    ) -> None:
+        self._directory = directory
+        self._net = net
+        self._shard = shard_of(feed, shards)
+        self._group = group_of(region)
+        self._rng = rng
+        self._keys: tuple[Digest, ...] = ()
+        self._changed = trio.Event()
+        self.announced = 0
+        self.failed = 0
+
+    def stock(self, classes: Iterable[GpuClass]) -> None:
+        """Be listed for these from now on; what we no longer have is forgotten within hours.
+
+        Given the classes of all shelves, in any order and as often as they come.
+        """
+        keys = tuple(
+            class_key(self._net, of_class, self._group, self._shard)
+            for of_class in sorted(set(classes))
+        )
+        if keys != self._keys:
+            self._keys = keys
+            self._changed.set()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Announce until cancelled."""
+        task_status.started()
+        waits_s = [self._rng.uniform(0, START_S_MAX), *AGAIN_S]
+        while True:
+            wait_s = waits_s.pop(0) if waits_s else STEADY_S * self._rng.uniform(0.9, 1.1)
+            with trio.move_on_after(wait_s):
+                await self._changed.wait()
+                self._changed = trio.Event()
+                waits_s = list(AGAIN_S)
+            if not await self._announce_all():
+                waits_s = waits_s or list(AGAIN_S[-1:])
+
+    async def _announce_all(self) -> bool:
+        """Whether somebody took each of the keys."""
+        failed = self.failed
+        for key in self._keys:
+            try:
+                with trio.fail_after(ANNOUNCE_S):
+                    await self._directory.announce(key)
+                self.announced += 1
+            except (Unavailable, trio.TooSlowError) as error:
+                self.failed += 1
+                log.info("announcing failed", extra={"why": str(error)})
+        return failed == self.failed

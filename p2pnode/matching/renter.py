@@ -1,0 +1,326 @@
+"""Drives one reverse auction: shortlist, ask for quotes, score, take the best bid that holds.
+
+SPEC.md sections 9 and 12. What was seen, bid and chosen is kept, so that anybody can check it.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import trio
+from msgspec import UNSET
+
+from p2pnode.clock import WallClock
+from p2pnode.matching.book import Offer
+from p2pnode.matching.search import Wish, search
+from protocol.advert import Tier, ask_for
+from protocol.auction import Bid, Need, Refusal, Reply, Rfq, Take
+from protocol.codec import decode, encode
+from protocol.errors import P2PError, PeerFault, Unavailable
+from protocol.lease import LeaseRequest, charge, digest_of_terms
+from protocol.limits import FRAME_BYTES_MAX, REQUEST_LIFE_MS_MAX
+from protocol.scoring import AuctionRecord, Heard, check_answer, expected_cost, ranking
+from protocol.signing import Signer
+from protocol.units import Digest, Mebibytes, Micros, Millis, MillisSpan, NetId, PeerId, PublicKey
+from protocol.wire import Sealed, pack, unpack
+
+log = logging.getLogger(__name__)
+
+QUOTE_S: Final = 1.0
+"""Owners that have not answered by then are left out of this auction."""
+TAKE_S: Final = 1.5
+"""An owner that has been asked to grant is waited for this long, within the request's life."""
+SHORTLIST_MAX: Final = 8
+PER_ACCOUNT_MAX: Final = 2
+"""So that one account with many peers cannot fill a shortlist."""
+ROUNDS_MAX: Final = 3
+RFQ_LIFE_MS: Final = 5_000
+
+Ask = Callable[[PeerId, str, bytes], Awaitable[bytes]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What a renter wants, and what it pays at most."""
+
+    need: Need
+    tier: Tier
+    span_ms: MillisSpan
+    notice_ms: MillisSpan
+    money: str
+    ask_max: Micros | None
+    """Per GPU-hour."""
+    total_max: Micros | None
+    """For the whole span."""
+    job: Digest | None
+    """Digest of the encoded job; each owner gets it sealed to its own key."""
+    avoid: tuple[PublicKey, ...] = ()
+    """Owners that have failed this order before."""
+
+    def wish(self) -> Wish:
+        """The order as a filter of adverts."""
+        need = self.need
+        return Wish(
+            gpus=need.gpus,
+            vram_min=Mebibytes(need.vram_mib_min),
+            models=() if need.models is UNSET else need.models,
+            regions=() if need.regions is UNSET else need.regions,
+            tier=self.tier,
+            ask_max=self.ask_max,
+            money=self.money,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taking:
+    """A lease request that is on its way: enough to ask for its answer again after a crash."""
+
+    peer: PeerId
+    owner: PublicKey
+    request: bytes
+    job: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Won:
+    """A bid that was granted."""
+
+    taking: Taking
+    grant: bytes
+    """The GRANT entry as the owner sent it, not judged yet."""
+    bid: Bid
+    record: AuctionRecord
+
+
+class NoMatch(P2PError):
+    """Nobody grants this order; `why` counts the reasons, of adverts and of answers."""
+
+    def __init__(self, seen: int, why: dict[str, int], record: AuctionRecord) -> None:
+        counts = ", ".join(f"{count} {reason}" for reason, count in sorted(why.items()))
+        super().__init__(f"0 of {seen} offers: {counts or 'nothing is offered'}")
+        self.seen: Final = seen
+        self.why: Final = why
+        self.record: Final = record
+
+
+SealJob = Callable[[Offer], bytes | None]
+"""seal(offer): the job description for this owner alone; the digest is the same for all."""
+Remember = Callable[[Taking], Awaitable[None]]
+"""Durable before it returns."""
+
+
+@dataclass(slots=True)
+class _Answers:
+    """What the owners asked so far have said."""
+
+    bids: dict[Digest, tuple[Offer, Heard, Sealed[Bid]]] = field(default_factory=dict)
+    refusals: list[bytes] = field(default_factory=list)
+    why: dict[str, int] = field(default_factory=dict)
+    chosen: list[Digest] = field(default_factory=list)
+
+    def count(self, reason: str) -> None:
+        self.why[reason] = self.why.get(reason, 0) + 1
+
+
+class Renter:
+    """Our side of our auctions."""
+
+    def __init__(
+        self,
+        *,
+        signer: Signer,
+        net: NetId,
+        offers: Callable[[], Iterable[Offer]],
+        ask: Ask,
+        reliability_ppm: Callable[[PublicKey], int],
+        random_bytes: Callable[[int], bytes],
+        clock: WallClock,
+    ) -> None:
+        self._signer = signer
+        self._net = net
+        self._offers = offers
+        self._ask = ask
+        self._reliability_ppm = reliability_ppm
+        self._random_bytes = random_bytes
+        self._clock = clock
+
+    async def rent(self, order: Order, *, seal_job: SealJob, remember: Remember) -> Won:
+        """The first bid, best first, that its owner grants. Raises NoMatch."""
+        seed = self._random_bytes(16)
+        answers = _Answers()
+        offers = list(self._offers())
+        found = search(offers, order.wish())
+        answers.why.update(found.misfits)
+        left = [offer for offer in found.fits if offer.signer not in order.avoid]
+        for _ in range(ROUNDS_MAX):
+            shortlist, left = _shortlist(left, order.tier)
+            if not shortlist:
+                break
+            await self._gather(order, shortlist, answers)
+            won = await self._take_best(order, answers, seed, (seal_job, remember))
+            if won is not None:
+                taking, grant, bid = won
+                record = _record(answers, seed, len(offers))
+                return Won(taking=taking, grant=grant, bid=bid, record=record)
+        raise NoMatch(len(offers), answers.why, _record(answers, seed, len(offers)))
+
+    async def _gather(self, order: Order, shortlist: list[Offer], answers: _Answers) -> None:
+        """Ask all of the shortlist at once; who is silent by QUOTE_S is left out."""
+        with trio.move_on_after(QUOTE_S):
+            async with trio.open_nursery() as nursery:
+                for offer in shortlist:
+                    nursery.start_soon(self._ask_for_quote, order, offer, answers)
+
+    async def _ask_for_quote(self, order: Order, offer: Offer, answers: _Answers) -> None:
+        raw = pack(self._rfq(order, offer), signer=self._signer, net=self._net)
+        rfq = unpack(raw, self._net, Rfq)
+        try:
+            body = await self._ask(offer.certificate.peer_id, "rfq", raw)
+            reply = decode(body, Reply, size_max=FRAME_BYTES_MAX)
+            if reply.yes is UNSET:
+                self._note_refusal(reply, rfq.digest, offer, answers)
+                return
+            bid = unpack(reply.yes, self._net, Bid)
+            check_answer(rfq, bid)
+        except Unavailable:
+            answers.count("unreachable")
+        except PeerFault as fault:
+            log.info("bid refused", extra={"owner": offer.signer.hex(), "rule": fault.rule})
+            answers.count("invalid")
+        else:
+            if self._is_dear(bid.body, order):
+                answers.count("price")
+                return
+            heard = Heard(
+                rfq=raw, bid=reply.yes, reliability_ppm=self._reliability_ppm(offer.signer)
+            )
+            answers.bids[bid.digest] = (offer, heard, bid)
+
+    def _note_refusal(self, reply: Reply, of: Digest, offer: Offer, answers: _Answers) -> None:
+        if reply.no is UNSET:
+            raise PeerFault("reply.empty")
+        refusal = unpack(reply.no, self._net, Refusal)
+        if refusal.signer != offer.signer or refusal.body.of != of:
+            raise PeerFault("refusal.answer", "refuses something else")
+        answers.count(refusal.body.reason.lower())
+        answers.refusals.append(reply.no)
+
+    async def _take_best(
+        self, order: Order, answers: _Answers, seed: bytes, keep: tuple[SealJob, Remember]
+    ) -> tuple[Taking, bytes, Bid] | None:
+        seal_job, remember = keep
+        scored = [
+            (digest, expected_cost(bid.body, reliability_ppm=heard.reliability_ppm))
+            for digest, (_, heard, bid) in answers.bids.items()
+        ]
+        for digest in ranking(scored, seed)[len(answers.chosen) :]:
+            offer, _, bid = answers.bids[digest]
+            answers.chosen.append(digest)
+            raw = pack(self._request(order, bid), signer=self._signer, net=self._net)
+            taking = Taking(
+                peer=offer.certificate.peer_id,
+                owner=offer.signer,
+                request=raw,
+                job=seal_job(offer),
+            )
+            await remember(taking)
+            grant = await self._take(taking, offer, answers)
+            if grant is not None:
+                return taking, grant, bid.body
+        return None
+
+    async def _take(self, taking: Taking, offer: Offer, answers: _Answers) -> bytes | None:
+        digest = unpack(taking.request, self._net, LeaseRequest).digest
+        try:
+            with trio.fail_after(TAKE_S):
+                reply = await self.ask_again(taking)
+            if reply.yes is not UNSET:
+                return reply.yes
+            self._note_refusal(reply, digest, offer, answers)
+        except (Unavailable, trio.TooSlowError):
+            answers.count("unreachable")
+        except PeerFault as fault:
+            log.info("grant refused", extra={"owner": taking.owner.hex(), "rule": fault.rule})
+            answers.count("invalid")
+        return None
+
+    async def ask_again(self, taking: Taking) -> Reply:
+        """The owner's answer to a request, however often it is asked. Raises Unavailable."""
+        job = UNSET if taking.job is None else taking.job
+        take = Take(request=taking.request, job=job)
+        body = await self._ask(taking.peer, "lease.take", encode(take))
+        return decode(body, Reply, size_max=FRAME_BYTES_MAX)
+
+    def _rfq(self, order: Order, offer: Offer) -> Rfq:
+        now = self._clock.now()
+        return Rfq(
+            owner=offer.signer,
+            group=offer.advert.group,
+            incarnation=offer.advert.incarnation,
+            seq=offer.advert.seq,
+            need=order.need,
+            tier=order.tier,
+            start_ms=now,
+            end_ms=Millis(now + order.span_ms),
+            notice_ms=order.notice_ms,
+            money=order.money,
+            nonce=self._random_bytes(16),
+            issued_ms=now,
+            not_after_ms=Millis(now + RFQ_LIFE_MS),
+        )
+
+    def _request(self, order: Order, sealed: Sealed[Bid]) -> LeaseRequest:
+        bid = sealed.body
+        now = self._clock.now()
+        return LeaseRequest(
+            owner=sealed.signer,
+            bid=sealed.digest,
+            units=bid.units,
+            start_ms=bid.start_ms,
+            end_ms=bid.end_ms,
+            tier=bid.tier,
+            micro_per_gpu_hour=bid.micro_per_gpu_hour,
+            money=bid.money,
+            period_ms=bid.period_ms,
+            notice_ms=bid.notice_ms,
+            lapse_ms=bid.lapse_ms,
+            terms=digest_of_terms(bid.terms),
+            job=UNSET if order.job is None else order.job,
+            nonce=self._random_bytes(16),
+            issued_ms=now,
+            not_after_ms=Millis(now + REQUEST_LIFE_MS_MAX),
+        )
+
+    def _is_dear(self, bid: Bid, order: Order) -> bool:
+        if order.ask_max is not None and bid.micro_per_gpu_hour > order.ask_max:
+            return True
+        span = MillisSpan(order.span_ms * order.need.gpus)
+        return (
+            order.total_max is not None and charge(span, bid.micro_per_gpu_hour) > order.total_max
+        )
+
+
+def _shortlist(offers: list[Offer], tier: Tier) -> tuple[list[Offer], list[Offer]]:
+    """The next offers to ask, cheapest first, and the rest."""
+    chosen: list[Offer] = []
+    rest: list[Offer] = []
+    per_account: dict[PublicKey, int] = {}
+    for offer in sorted(offers, key=lambda each: (ask_for(each.advert, tier) or 0, each.head)):
+        account = offer.certificate.root
+        if len(chosen) < SHORTLIST_MAX and per_account.get(account, 0) < PER_ACCOUNT_MAX:
+            per_account[account] = per_account.get(account, 0) + 1
+            chosen.append(offer)
+        else:
+            rest.append(offer)
+    return chosen, rest
+
+
+def _record(answers: _Answers, seed: bytes, seen: int) -> AuctionRecord:
+    return AuctionRecord(
+        seed=seed,
+        offers_seen=seen,
+        bids=tuple(heard for _, heard, _ in answers.bids.values()),
+        refusals=tuple(answers.refusals),
+        chosen=tuple(answers.chosen),
+    )

@@ -1,0 +1,85 @@
+"""The owner's side of the ledger: which units are free, which leases end how."""
+
+from collections.abc import Callable
+
+from ledger.entry import Entry
+from ledger.fold import Lease
+from ledger.ledger import Ledger
+from ledger.units_chain import overlaps
+from p2pnode.accounts import Accounts, certificate_in
+from p2pnode.clock import WallClock
+from protocol.certificate import read_certificate
+from protocol.tick import Tick
+from protocol.units import Digest, Millis, PeerId, PublicKey, Signature
+
+
+class OwnBooks:
+    """Wiring between the ledger and what an owner does with it."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        accounts: Accounts,
+        tell: Callable[[PeerId], None],
+        changed: Callable[[], None],
+        clock: WallClock,
+    ) -> None:
+        self._ledger = ledger
+        self._accounts = accounts
+        self._tell = tell
+        self._changed = changed
+        self._clock = clock
+
+    def height(self) -> int:
+        """Sequence number of our feed's head."""
+        head = self._ledger.head(self._ledger.feed)
+        return 0 if head is None else head.seq
+
+    def free_of(self, units: tuple[bytes, ...]) -> int:
+        """How many of the units nobody holds now."""
+        now = self._clock.now()
+        turns = [self._ledger.state.turn(self._ledger.feed, unit) for unit in units]
+        held = [() if turn is None else turn.open for turn in turns]
+        return sum(not overlaps(intervals, now, Millis(now + 1_000)) for intervals in held)
+
+    def leases(self) -> list[Lease]:
+        """Ours, over or not."""
+        return [lease for lease in self._ledger.state.leases() if lease.owner == self._ledger.feed]
+
+    def granted(self, entry: Entry) -> Lease:
+        """The lease of a GRANT that we have just written."""
+        lease = self._ledger.lease(entry.id)
+        assert lease is not None
+        self._tell_renter(lease)
+        self._changed()
+        return lease
+
+    def close(self, lease: Lease, tick: Tick | None, digest: Digest | None) -> None:
+        """Our half of the account of a lease that has ended."""
+        self._accounts.close(lease, tick, digest)
+        self._tell_renter(lease)
+
+    def lapse(self, lease: Lease) -> None:
+        """No job came: the units are free again. Raises LocalFault."""
+        now = self._clock.now()
+        self._ledger.release(lease.id, now, at_ms=now, reason="lapsed")
+        self._tell_renter(lease)
+        self._changed()
+
+    def release_by_consent(self, lease: Lease, at_ms: Millis, consent: Signature) -> None:
+        """The renter has what it wants: the units are free from then on. Raises LocalFault."""
+        self._ledger.release(
+            lease.id, self._clock.now(), at_ms=at_ms, reason="consent", consent=consent
+        )
+        self._tell_renter(lease)
+        self._changed()
+
+    def _tell_renter(self, lease: Lease) -> None:
+        peer = self._peer_of(lease.renter)
+        if peer is not None:
+            self._tell(peer)
+
+    def _peer_of(self, feed: PublicKey) -> PeerId | None:
+        raw = certificate_in(self._ledger, feed)
+        return None if raw is None else read_certificate(raw, self._ledger.net).peer_id

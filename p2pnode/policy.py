@@ -1,0 +1,33 @@
+"""Whether this owner runs a stranger's job: what the lease's winner may still be refused for."""
+
+from p2pnode.gpus import HostFacts
+from protocol.advert import Isolation
+from protocol.genesis import Genesis
+from protocol.job import Job
+from protocol.lease import LeaseRequest
+from protocol.units import PublicKey
+
+
+def refusal_of(
+    job: Job,
+    request: LeaseRequest,
+    *,
+    renter: PublicKey,
+    own: PublicKey,
+    genesis: Genesis,
+    host: HostFacts,
+    isolation: Isolation,
+) -> str | None:
+    """Why we do not run this job, in a sentence; None if we do.
+
+    Plain processes are no isolation: outside test networks they run their owner's own jobs only.
+    """
+    if isolation == "process" and genesis.kind != "test" and renter != own:
+        return "this node runs plain processes, and those only for its owner"
+    if job.limits.time_ms > request.end_ms - request.start_ms:
+        return "the job may run longer than the lease"
+    if job.limits.memory_mib > host.memory_mib:
+        return f"the job may use more than our {host.memory_mib} MiB"
+    if job.limits.cpus_milli > host.cpus * 1_000:
+        return f"the job may use more than our {host.cpus} cores"
+    return None

@@ -1,0 +1,1 @@
+"""Keeps our ledger equal to others."""

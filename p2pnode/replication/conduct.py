@@ -1,0 +1,79 @@
+"""How peers behave in sync: what they may make us do, and which rules they broke."""
+
+import logging
+from dataclasses import dataclass, field
+from typing import Final
+
+import trio
+
+from p2pnode.network.budget import Budget
+from protocol.errors import PeerFault, Unavailable
+from protocol.units import PeerId
+
+log = logging.getLogger(__name__)
+
+STRANGERS_PER_S: Final = 500
+STRANGERS_BURST: Final = 20_000
+"""Entries and evidence that one peer may bring of feeds that we did not ask for by name: a small
+network's at once.
+"""
+TURNS_PER_S: Final = 20
+TURNS_BURST: Final = 200
+"""Bounds what one peer can make us read and send to a few megabytes a second."""
+FAULTS_PER_S: Final = 1 / 60
+FAULTS_BURST: Final = 3
+"""A peer that breaks more rules than this is left alone until it has been quiet for a while."""
+PEERS_MAX: Final = 4_096
+
+
+@dataclass(slots=True)
+class Statistics:
+    """What came of all sessions so far."""
+
+    rounds: int = 0
+    """Sessions, whoever opened them, that came to their end."""
+    entries: int = 0
+    evidence: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+    """How often peers broke each rule."""
+
+
+class Conduct:
+    """What each peer has left of its budgets."""
+
+    def __init__(self) -> None:
+        self.statistics: Final = Statistics()
+        self._strangers = _budget(STRANGERS_PER_S, STRANGERS_BURST)
+        self._turns = _budget(TURNS_PER_S, TURNS_BURST)
+        self._faults = _budget(FAULTS_PER_S, FAULTS_BURST)
+
+    async def wait_turn(self, peer: PeerId) -> None:
+        """The peer may have another frame judged and answered."""
+        await trio.sleep(self._turns.draw(peer, trio.current_time()))
+
+    async def wait_stranger(self, peer: PeerId) -> None:
+        """The peer may bring another entry of a feed that we did not ask for by name."""
+        await trio.sleep(self._strangers.draw(peer, trio.current_time()))
+
+    def count(self, peer: PeerId, fault: PeerFault) -> None:
+        """The peer broke a rule."""
+        refused = self.statistics.refused
+        refused[fault.rule] = refused.get(fault.rule, 0) + 1
+        self._faults.is_within(peer, trio.current_time())
+        log.info(
+            "peer broke a rule",
+            extra={"peer": peer.hex(), "rule": fault.rule, "detail": fault.detail},
+        )
+
+    def is_shunned(self, peer: PeerId) -> bool:
+        """Whether the peer broke too many rules of late."""
+        return self._faults.left(peer, trio.current_time()) < 1
+
+    def check_welcome(self, peer: PeerId) -> None:
+        """Raises Unavailable for a peer that is shunned."""
+        if self.is_shunned(peer):
+            raise Unavailable("shunned for the rules it broke")
+
+
+def _budget(per_s: float, burst: float) -> Budget[PeerId]:
+    return Budget(per_s=per_s, burst=burst, keys_max=PEERS_MAX)

@@ -1,0 +1,82 @@
+"""Moves the frames of one session of sync, and has done what they bring."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from ledger.entry import Entry
+from ledger.ledger import Ledger, Taken
+from ledger.sync import Accuse, Effect, Ingest, Session
+from p2pnode.network.frames import FrameReader, write_frame
+from p2pnode.replication.conduct import Conduct
+from protocol.errors import Unavailable
+from protocol.units import PeerId
+
+TURN_S: Final = 15
+"""A peer has our frame judged, and its own sent, within this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """One session with one peer."""
+
+    peer: PeerId
+    session: Session
+    ledger: Ledger
+    conduct: Conduct
+    on_entry: Callable[[Entry], None]
+    is_enough: Callable[[], bool]
+    """Asked after each turn; then we leave, whatever the peer still has."""
+    is_free: bool
+    """Whether what comes was asked for by name, and so is not taken from the peer's budget."""
+
+    async def hold(self, stream: trio.abc.Stream, first: bytes | None) -> None:
+        """Talk to the end, beginning with the frame `first` if it is ours to begin.
+
+        Raises PeerFault, Unavailable, trio.TooSlowError, and trio.BrokenResourceError.
+        """
+        reader = FrameReader(stream)
+        try:
+            if first is not None:
+                await self._send(stream, [first])
+            while not self.session.is_over and not self.is_enough():
+                with trio.fail_after(TURN_S):
+                    frame = await reader.next()
+                if frame is None:
+                    raise Unavailable("the peer ended the session")
+                await self.conduct.wait_turn(self.peer)
+                await self._perform(self.session.handle(frame))
+                await self._send(stream, self.session.reply())
+        finally:
+            self.session.settle()
+        self.conduct.statistics.rounds += 1
+
+    async def _send(self, stream: trio.abc.Stream, frames: list[bytes]) -> None:
+        with trio.fail_after(TURN_S):
+            for frame in frames:
+                await write_frame(stream, frame)
+
+    async def _perform(self, effects: list[Effect]) -> None:
+        """One after the other, letting other tasks run between them; on the disk on return."""
+        for effect in effects:
+            if self.is_free:
+                await trio.lowlevel.checkpoint()
+            else:
+                await self.conduct.wait_stranger(self.peer)
+            taken = self.session.perform(effect)
+            self._note(effect, taken)
+        if effects:
+            self.ledger.flush()
+
+    def _note(self, effect: Effect, taken: Taken | None) -> None:
+        statistics = self.conduct.statistics
+        match effect:
+            case Accuse():
+                statistics.evidence += 1
+            case Ingest():
+                if taken is Taken.NEW or taken is Taken.CONFLICT:
+                    statistics.entries += 1
+                if taken is Taken.NEW:
+                    self.on_entry(effect.entry)

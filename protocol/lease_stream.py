@@ -1,0 +1,73 @@
+"""What renter and owner say on a stream about one lease. SPEC.md section 14.
+
+The renter opens the stream and says what it wants; inputs flow to the owner, logs and outputs to
+the renter. Every transfer goes on from an offset, so that a broken one loses nothing.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from protocol.codec import Hash, Instant, Name, Seal, UInt, Wire
+from protocol.limits import (
+    OUTCOME_BYTES_MAX,
+    PART_BYTES_MAX,
+    SEAL_BYTES,
+    TICK_BYTES_MAX,
+)
+
+Want = Literal["input", "log", "output"]
+
+
+class Open(Wire, frozen=True, kw_only=True):
+    """The renter's first frame."""
+
+    v: Literal[1] = 1
+    lease: Hash
+    want: Want
+    offset: UInt
+    """From where on, for logs and outputs."""
+
+
+SealedOutcome = Annotated[bytes, Meta(max_length=OUTCOME_BYTES_MAX + SEAL_BYTES)]
+
+
+class Part(Wire, frozen=True, kw_only=True):
+    """Every further frame: a piece of the transfer, or its end."""
+
+    offset: UInt
+    """Where `b` begins; without `b`, how much the sender has."""
+    b: Annotated[bytes, Meta(min_length=1, max_length=PART_BYTES_MAX)] | UnsetType = UNSET
+    outcome: SealedOutcome | UnsetType = UNSET
+    """The owner has no more to send: this is how the job ended."""
+    rule: Name | UnsetType = UNSET
+    """The owner refuses, or the transfer broke a rule."""
+
+
+class CosignAsk(Wire, frozen=True, kw_only=True):
+    """The question `tick`, from owner to renter: co-sign this."""
+
+    tick: Annotated[bytes, Meta(max_length=TICK_BYTES_MAX + SEAL_BYTES)]
+
+
+class Cosigned(Wire, frozen=True, kw_only=True):
+    """The renter's signature over the body of the tick, domain "tick-cosign"."""
+
+    by: Seal
+
+
+class Settle(Wire, frozen=True, kw_only=True):
+    """The question `lease.settle`, from renter to owner: I have all I want, release the units."""
+
+    lease: Hash
+    at_ms: Instant
+    consent: Seal
+    """Over `consent_bytes` of the ledger, domain "release-consent"."""
+    cosign: Seal | UnsetType = UNSET
+    """Of the last tick, which the owner gave by `lease.tick`."""
+
+
+class LeaseName(Wire, frozen=True, kw_only=True):
+    """The questions `lease.stop` (end the job now) and `lease.tick` (which is the last tick?)."""
+
+    lease: Hash

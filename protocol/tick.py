@@ -1,0 +1,83 @@
+"""The meter of a lease and how its job ended, each signed by the owner. SPEC.md section 13.
+
+A tick is cumulative and co-signed by the renter: the last one alone says what is owed.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from protocol.advert import Isolation
+from protocol.codec import Extensions, Hash, Instant, Money, Name, Span, UInt, Wire
+from protocol.errors import PeerFault
+from protocol.lease import LeaseRequest, charge
+from protocol.units import Millis, MillisSpan
+
+COSIGN_DOMAIN = "tick-cosign"
+"""Domain of the renter's signature over the body of a tick."""
+
+
+class Tick(Wire, frozen=True, kw_only=True):
+    """What was used and is owed so far."""
+
+    v: Literal[1] = 1
+    lease: Hash
+    n: UInt
+    """Grows by one with each tick of the lease, from 1."""
+    used_ms: Span
+    """Cumulative GPU-milliseconds: running time times GPUs."""
+    amount_micro: Money
+    at_ms: Instant
+    head_seq: UInt
+    """Height of the owner's feed; holds its clock to its feed."""
+    x: Extensions = UNSET
+
+
+class ArchiveName(Wire, frozen=True, kw_only=True):
+    """An archive by its content."""
+
+    digest: Hash
+    bytes: UInt
+
+
+Cause = Literal["exit", "signal", "memory", "time", "disk", "pids", "stopped", "engine"]
+"""Why a job ended: by itself, by a signal of its own, at a limit, because the owner or the lease
+ended it, or because the engine or its host failed."""
+
+
+class Outcome(Wire, frozen=True, kw_only=True):
+    """How a job ended and under what it ran, as its owner says."""
+
+    v: Literal[1] = 1
+    lease: Hash
+    cause: Cause
+    exit_code: Annotated[int, Meta(ge=0, le=255)] | UnsetType = UNSET
+    signal: Annotated[int, Meta(ge=1, le=64)] | UnsetType = UNSET
+    started_ms: Instant | UnsetType = UNSET
+    ended_ms: Instant
+    output: ArchiveName | UnsetType = UNSET
+    engine: Name
+    isolation: Isolation
+    enforced: Annotated[str, Meta(max_length=500)]
+    """What the engine enforced, in words."""
+    gpu: Literal["nvml", "simulated"]
+    x: Extensions = UNSET
+
+
+def check_tick(
+    tick: Tick, request: LeaseRequest, *, before: Tick | None, now: Millis, skew: MillisSpan
+) -> None:
+    """Whether a renter may co-sign: it grows, and claims no more than the time there was.
+
+    `before` is the last tick that was co-signed. Raises PeerFault `tick.order`, `tick.amount`,
+    `tick.span` or `tick.future`.
+    """
+    if before is not None and (tick.n <= before.n or tick.used_ms < before.used_ms):
+        raise PeerFault("tick.order")
+    if tick.amount_micro != charge(tick.used_ms, request.micro_per_gpu_hour):
+        raise PeerFault("tick.amount")
+    until = min(tick.at_ms, request.end_ms)
+    if tick.used_ms > max(0, until - request.start_ms) * len(request.units):
+        raise PeerFault("tick.span", "more than the lease has lasted")
+    if tick.at_ms > now + skew:
+        raise PeerFault("tick.future")

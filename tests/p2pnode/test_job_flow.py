@@ -1,0 +1,148 @@
+"""A job from submission to receipt, over whole nodes in memory on virtual time."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from ledger.receipt import check_receipt
+from p2pnode.execution.engine import Run
+from p2pnode.execution.fake_engine import Script
+from p2pnode.jobs.jobfile import ENDED, JobFile
+from p2pnode.network.memory_transport import MemoryHub
+from protocol.codec import decode
+from protocol.limits import AUCTION_BYTES_MAX
+from protocol.scoring import AuctionRecord, check_auction
+from protocol.units import Micros, MillisSpan
+from tests.make_job import make_submission
+from tests.make_node import Party, Started
+
+
+@pytest.fixture
+def party(tmp_path: Path, nursery: trio.Nursery) -> Party:
+    return Party(tmp_path, nursery, MemoryHub())
+
+
+async def ended(started: Started, job: str) -> JobFile:
+    with trio.fail_after(600):
+        while True:
+            driver = started.node.jobs.driver(job)
+            if driver.file.state in ENDED:
+                return driver.file
+            await driver.changed.wait()
+
+
+async def stop(started: Started) -> None:
+    started.scope.cancel()
+    await started.ended.wait()
+
+
+async def test_a_job_runs_at_the_cheapest_owner_and_leaves_a_receipt(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    owners = [await party.add(ask=ask) for ask in (300_000, 400_000, 500_000)]
+    renter = await party.add(ask=None, gossip="auto")
+    await trio.sleep(3)
+    node = renter.node
+    file = node.jobs.submit(make_submission(node))
+    done = await ended(renter, file.id)
+    assert (done.state, done.why) == ("done", "")
+    raw = node.ports.cabinet.get(f"jobs/{file.id}/receipt")
+    assert raw is not None
+    proven = check_receipt(raw, node.net)
+    assert proven.owner == owners[0].node.identity.feed.public
+    assert proven.is_settled
+    assert proven.used_ms == 5_000
+    assert proven.amount_micro == -(-5_000 * 300_000 // 3_600_000)
+    assert proven.outcome.gpu == "simulated"
+    record = decode(
+        node.ports.cabinet.get(f"jobs/{file.id}/auction-1") or b"",
+        AuctionRecord,
+        size_max=AUCTION_BYTES_MAX,
+    )
+    assert check_auction(record, node.net) == proven.request.bid
+    assert len(record.bids) == 3
+
+
+async def test_the_units_are_free_again_once_the_renter_has_consented(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    owner = await party.add(ask=300_000)
+    renter = await party.add(ask=None, gossip="auto")
+    await trio.sleep(3)
+    for _ in range(3):
+        file = renter.node.jobs.submit(make_submission(renter.node))
+        assert (await ended(renter, file.id)).state == "done"
+    leases = owner.node.books.leases()
+    assert [lease.reason for lease in leases] == ["consent"] * 3
+    assert owner.node.ports.ledger.verify().broken is None
+
+
+async def test_the_price_ceiling_is_kept_and_the_reason_is_told(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    await party.add(ask=300_000)
+    renter = await party.add(ask=None, gossip="auto")
+    await trio.sleep(3)
+    file = renter.node.jobs.submit(make_submission(renter.node, ask_max=Micros(299_999)))
+    done = await ended(renter, file.id)
+    assert done.state == "failed"
+    assert done.why == "no match: 0 of 1 offers: 1 price"
+
+
+async def test_two_renters_cannot_have_the_same_gpu(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    owner = await party.add(ask=300_000)
+    renters = [await party.add(ask=None, gossip="auto") for _ in range(3)]
+    await trio.sleep(3)
+    files = [renter.node.jobs.submit(make_submission(renter.node)) for renter in renters]
+    await trio.sleep(4)
+    now = owner.node.ports.clock.now()
+    current = [lease for lease in owner.node.books.leases() if lease.ended_ms > now]
+    assert len(current) == 1
+    states = [
+        renter.node.jobs.driver(f.id).file.state for renter, f in zip(renters, files, strict=True)
+    ]
+    assert sorted(states) == ["matching", "matching", "running"]
+
+
+async def test_a_job_moves_when_its_owner_dies(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    def long(_run: Run) -> Script:
+        return Script(lasts_ms=MillisSpan(50_000))
+
+    first = await party.start(party.build(ask=300_000, script=long))
+    second = await party.start(party.build(ask=400_000))
+    renter = await party.add(ask=None, gossip="auto")
+    await trio.sleep(3)
+    file = renter.node.jobs.submit(make_submission(renter.node))
+    await trio.sleep(10)
+    assert renter.node.jobs.driver(file.id).file.state == "running"
+    await stop(first)
+    done = await ended(renter, file.id)
+    assert (done.state, done.attempt) == ("done", 2)
+    raw = renter.node.ports.cabinet.get(f"jobs/{file.id}/receipt")
+    assert check_receipt(raw or b"", renter.node.net).owner == second.node.identity.feed.public
+    assert done.paid_micro > 0
+
+
+async def test_a_cancelled_job_stops_and_is_paid_for_what_it_used(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    def long(_run: Run) -> Script:
+        return Script(lasts_ms=MillisSpan(50_000))
+
+    await party.start(party.build(ask=300_000, script=long))
+    renter = await party.add(ask=None, gossip="auto")
+    await trio.sleep(3)
+    file = renter.node.jobs.submit(make_submission(renter.node))
+    await trio.sleep(10)
+    renter.node.jobs.driver(file.id).cancel()
+    done = await ended(renter, file.id)
+    assert (done.state, done.why) == ("failed", "cancelled")
+    raw = renter.node.ports.cabinet.get(f"jobs/{file.id}/receipt")
+    proven = check_receipt(raw or b"", renter.node.net)
+    assert proven.outcome.cause == "stopped"
+    assert 0 < proven.used_ms < 15_000

@@ -1,0 +1,268 @@
+"""Replicas over streams in memory, on virtual time: they agree, whatever is lost."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from ledger.entry import Entry
+from ledger.leveldb_store import open_leveldb
+from p2pnode.replication.conduct import STRANGERS_BURST, STRANGERS_PER_S, Conduct
+from p2pnode.replication.replication import ROUND_S
+from protocol.errors import Unavailable
+from protocol.units import PublicKey
+from tests.make_ledger import Feed, signer, statement
+from tests.make_replication import Member, Town, peer
+
+
+@pytest.fixture
+def town(nursery: trio.Nursery) -> Town:
+    return Town(nursery)
+
+
+def check_agreed(members: list[Member]) -> None:
+    """All have the same entries, and nothing that does not hold."""
+    assert len({tuple(member.ids()) for member in members}) == 1
+    assert len({tuple(member.ledger.evidence()) for member in members}) == 1
+    first = members[0].ledger
+    for member in members:
+        report = member.ledger.verify()
+        assert report.broken is None
+        assert report.feeds == len(first.heads())
+        assert member.ledger.state == first.state
+
+
+async def ring(town: Town, count: int) -> list[Member]:
+    members = [await town.add() for _ in range(count)]
+    for one, other in zip(members, members[1:] + members[:1], strict=True):
+        await town.join(one, other)
+    return members
+
+
+async def test_new_neighbours_agree_at_once(town: Town, autojump_clock: trio.abc.Clock) -> None:
+    one, other = await town.add(), await town.add()
+    one.write(3)
+    other.write(5)
+    await town.join(one, other)
+    await trio.sleep(1)
+    check_agreed([one, other])
+    assert [entry.seq for entry in one.seen] == [0, 1, 2, 3, 4, 5]
+    assert {entry.feed for entry in one.seen} == {other.feed}
+    assert one.replication.statistics.entries == 6
+
+
+async def test_what_is_written_later_reaches_all_by_and_by(
+    town: Town, autojump_clock: trio.abc.Clock
+) -> None:
+    members = await ring(town, 8)
+    for member in members:
+        member.write(member.name)
+    await trio.sleep(20 * ROUND_S)
+    check_agreed(members)
+    for member in members:
+        member.write(1)
+    await trio.sleep(20 * ROUND_S)
+    check_agreed(members)
+    assert all(len(member.seen) == sum(range(3, 11)) - member.name - 2 for member in members)
+
+
+async def test_replicas_agree_over_streams_that_break(
+    town: Town, autojump_clock: trio.abc.Clock
+) -> None:
+    members = await ring(town, 5)
+    town.weather.delay_s, town.weather.odds = 0.05, 8
+    for member in members:
+        for _ in range(6):
+            member.write(40)
+            await trio.sleep(ROUND_S)
+            assert member.ledger.verify().broken is None
+    town.weather.odds = 0
+    await trio.sleep(20 * ROUND_S)
+    check_agreed(members)
+
+
+async def test_a_late_joiner_catches_up(town: Town, autojump_clock: trio.abc.Clock) -> None:
+    members = await ring(town, 3)
+    for member in members:
+        member.write(100)
+    await trio.sleep(20 * ROUND_S)
+    late = await town.add()
+    await town.join(late, members[0])
+    await trio.sleep(2)
+    check_agreed([*members[:1], late])
+    feeds: dict[PublicKey, list[int]] = {}
+    for entry in late.seen:
+        feeds.setdefault(entry.feed, []).append(entry.seq)
+    assert feeds == {member.feed: list(range(101)) for member in members}
+
+
+def fork(length: int) -> tuple[list[Entry], list[Entry]]:
+    """Two branches of one feed, each whole."""
+    feed = Feed(signer(90))
+    below = [feed.open(), feed.add(statement())]
+    branch = feed.branch()
+    return (
+        below + [feed.add(statement(ctr=n, used=n)) for n in range(1, length)],
+        below + [branch.add(statement(ctr=n, used=n + 1)) for n in range(1, length)],
+    )
+
+
+async def test_a_forked_feed_is_evidence_everywhere(
+    town: Town, autojump_clock: trio.abc.Clock
+) -> None:
+    members = await ring(town, 6)
+    for member, branch in zip((members[0], members[3]), fork(5), strict=True):
+        for entry in branch:
+            member.replication.take(entry.raw)
+    await trio.sleep(30 * ROUND_S)
+    check_agreed(members)
+    for member in members:
+        [offence] = member.ledger.offences()
+        assert (offence.rule, offence.offender, offence.seq) == ("A1", signer(90).public, 2)
+    sessions = sum(member.replication.statistics.rounds for member in members)
+    entries = sum(member.replication.statistics.entries for member in members)
+    await trio.sleep(10 * ROUND_S)
+    assert sum(member.replication.statistics.rounds for member in members) <= sessions + 160
+    assert sum(member.replication.statistics.entries for member in members) == entries
+
+
+async def test_a_light_client_keeps_only_what_it_wants(
+    town: Town, autojump_clock: trio.abc.Clock
+) -> None:
+    owner, stranger = await ring(town, 2)
+    wanted = [owner.feed]
+    light = await town.add(wants=wanted.__contains__)
+    for member in (owner, stranger, light):
+        member.write(3)
+    for entries in fork(4):
+        for entry in entries:
+            stranger.replication.take(entry.raw)
+    await trio.sleep(5 * ROUND_S)
+    await town.join(light, stranger)
+    await trio.sleep(5 * ROUND_S)
+    assert light.feeds() == [light.feed]
+    await light.replication.fetch(stranger.peer, owner.feed, 1)
+    owner.write(2)
+    await trio.sleep(20 * ROUND_S)
+    assert sorted(light.feeds()) == sorted([light.feed, owner.feed])
+    assert light.ledger.evidence() == []
+    head = light.ledger.head(owner.feed)
+    assert head is not None
+    assert head.seq == 5
+    assert light.feed in owner.feeds()
+    check_agreed([owner, stranger])
+
+
+async def test_a_counterparty_is_told_without_waiting_for_a_round(
+    town: Town, autojump_clock: trio.abc.Clock
+) -> None:
+    one, other = await town.add(), await town.add()
+    one.write(2)
+    for _ in range(5):
+        one.replication.tell(other.peer)
+    await trio.sleep(0.1)
+    assert other.ledger.head(one.feed) == one.ledger.head(one.feed)
+    assert one.ledger.head(other.feed) is None
+    assert one.replication.statistics.rounds == 1
+
+
+async def test_a_counterparty_that_is_away_is_told_when_it_is_back(
+    town: Town, autojump_clock: trio.abc.Clock
+) -> None:
+    one = await town.add()
+    one.replication.tell(peer(2))
+    await trio.sleep(ROUND_S)
+    other = await town.add()
+    await trio.sleep(2 * ROUND_S)
+    assert one.feed in other.feeds()
+
+
+async def test_who_is_never_there_is_told_a_few_times_only(
+    town: Town, autojump_clock: trio.abc.Clock
+) -> None:
+    one = await town.add()
+    for number in range(300):
+        one.replication.tell(peer(50 + number % 100))
+        await trio.lowlevel.checkpoint()
+    await trio.sleep(10 * ROUND_S)
+    assert one.replication._untold == {}
+
+
+async def test_an_entry_is_fetched_from_who_has_it(
+    town: Town, autojump_clock: trio.abc.Clock
+) -> None:
+    one, other, third = await town.add(), await town.add(), await town.add()
+    other.write(1_500)
+    third.write(3)
+    await town.join(other, third)
+    await trio.sleep(2)
+    await one.replication.fetch(third.peer, other.feed, 4)
+    head = one.ledger.head(other.feed)
+    assert head is not None
+    assert 4 <= head.seq < 1_500
+    await one.replication.fetch(third.peer, other.feed, 1_500)
+    assert one.feeds() == sorted([one.feed, other.feed])
+    before = one.replication.statistics.rounds
+    await one.replication.fetch(peer(99), other.feed, 1_500)
+    assert one.replication.statistics.rounds == before
+    with pytest.raises(Unavailable, match="does not have"):
+        await one.replication.fetch(third.peer, other.feed, 1_501)
+    with pytest.raises(Unavailable, match="no address"):
+        await one.replication.fetch(peer(99), other.feed, 1_501)
+
+
+async def test_a_long_catch_up_lets_others_run(town: Town, autojump_clock: trio.abc.Clock) -> None:
+    one, other = await town.add(), await town.add()
+    other.write(600)
+    steps = 0
+
+    async def count() -> None:
+        nonlocal steps
+        while True:
+            steps += 1
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        await one.replication.fetch(other.peer, other.feed, 600)
+        nursery.cancel_scope.cancel()
+    assert steps >= 600
+
+
+async def test_strangers_entries_come_at_a_bounded_pace(autojump_clock: trio.abc.Clock) -> None:
+    conduct = Conduct()
+    for _ in range(STRANGERS_BURST + 2 * STRANGERS_PER_S):
+        await conduct.wait_stranger(peer(1))
+    assert trio.current_time() == pytest.approx(2, abs=0.1)
+
+
+async def test_an_entry_that_came_another_way_is_told_once(
+    town: Town, autojump_clock: trio.abc.Clock
+) -> None:
+    one = await town.add()
+    first = Feed(signer(90)).open()
+    one.replication.take(first.raw)
+    one.replication.take(first.raw)
+    assert one.seen == [first]
+
+
+async def test_replicas_on_disk_agree_and_remember(
+    tmp_path: Path, town: Town, autojump_clock: trio.abc.Clock
+) -> None:
+    stores = [open_leveldb(str(tmp_path / f"{n}")) for n in range(3)]
+    members = [await town.add(store=store) for store in stores]
+    for member in members:
+        member.write(30)
+    for member in members[1:]:
+        await town.join(member, members[0])
+    await trio.sleep(10 * ROUND_S)
+    check_agreed(members)
+    kept = members[1].ids()
+    for store in stores:
+        store.close()
+    from tests.make_ledger import ledger
+
+    again = open_leveldb(str(tmp_path / "1"))
+    reopened = ledger(signer(2), store=again)
+    assert sorted(entry.id for entry in reopened._records.all_entries()) == kept
+    again.close()
