@@ -4,10 +4,12 @@ The sides speak in turns, so neither can flood the other and nothing can block b
 ledger; what a turn brings is handed out as effects, of which `perform` does one.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from msgspec import UNSET
 
+from ledger.bodies import GRANT, RELEASE
 from ledger.entry import Entry
 from ledger.frontier import Frontier, HeadItem, head_key, offender, proof_id, proof_key
 from ledger.ledger import Ledger, Taken
@@ -78,16 +80,23 @@ class Session:
         ledger: Ledger,
         frontier: Frontier,
         only: tuple[PublicKey, ...] | None,
+        keeps: Callable[[PublicKey], bool],
         is_opener: bool,
     ) -> None:
+        """`only` are the feeds that we want to talk about, None all.
+
+        `keeps` says whether we talk about a feed that the opener names.
+        """
         self._ledger = ledger
         self._frontier = frontier
         self._only: Feeds | None = None if only is None else dict.fromkeys(only)
+        self._keeps = keeps
         self._is_opener = is_opener
         self._pulls = Pulls(ledger)
         self._talk: _Talk | None = None
         self._to_send: list[bytes] = []
         self._changed: Feeds = {}
+        self._may_accuse = False
         self._is_turn_due = False
         self.is_over = False
         self.has_learned = False
@@ -99,7 +108,7 @@ class Session:
         """The frame with which the opener begins."""
         assert self._is_opener
         heads, proofs = self._items(self._only)
-        self._said = self._hello(heads, proofs)
+        self._said = self._hello(heads, proofs, self._only)
         return encode(self._said)
 
     def handle(self, frame: bytes) -> list[Effect]:
@@ -132,14 +141,17 @@ class Session:
                 if taken is Taken.NEW or taken is Taken.CONFLICT:
                     self._changed[effect.entry.feed] = None
                     self.has_learned = True
+                    is_turn = effect.entry.header.kind in (GRANT, RELEASE)
+                    self._may_accuse |= is_turn or taken is Taken.CONFLICT
                 return taken
 
     def settle(self) -> None:
         """Lets the frontier know what was done. To be called when a session ends early, too."""
-        if self._changed:
-            for feed in self._changed:
-                self._frontier.refresh(feed)
-            self._changed.clear()
+        for feed in self._changed:
+            self._frontier.refresh(feed)
+        self._changed.clear()
+        if self._may_accuse:
+            self._may_accuse = False
             self.has_learned |= self._frontier.refresh_proofs()
 
     def reply(self) -> list[bytes]:
@@ -155,30 +167,42 @@ class Session:
         self.is_over = self._talk.has_said_all and self._talk.has_heard_all
         return [*frames, encode(turn)]
 
-    def _hello(self, heads: Items[HeadItem], proofs: Items[Digest]) -> SyncHello:
+    def _hello(
+        self, heads: Items[HeadItem], proofs: Items[Digest], only: Feeds | None
+    ) -> SyncHello:
         return SyncHello(
             net=self._ledger.net,
             uuid=self._ledger.uuid,
             feeds=len(heads),
             root=heads.root(),
             proofs=proofs.root(),
-            only=UNSET if self._only is None else tuple(self._only),
+            only=UNSET if only is None else tuple(only),
         )
 
     def _meet(self, theirs: SyncHello) -> None:
         if theirs.net != self._ledger.net:
             raise PeerFault("sync.net", "another network")
-        only = self._only
-        if theirs.only is not UNSET:
-            only = {feed: None for feed in theirs.only if only is None or feed in only}
+        only = self._scope(theirs)
         heads, proofs = self._items(only)
         self._talk = _Talk(heads, proofs, only=only, is_first=not self._is_opener)
         if not self._is_opener:
-            self._said = self._hello(heads, proofs)
+            self._said = self._hello(heads, proofs, None if self._only is None else only)
             self._to_send.append(encode(self._said))
         is_equal = (theirs.root, theirs.proofs) == (self._said.root, self._said.proofs)
         self.is_over = is_equal
         self._is_turn_due = not is_equal and not self._is_opener
+
+    def _scope(self, theirs: SyncHello) -> Feeds | None:
+        """The feeds that both want to talk about; None for all.
+
+        Whoever answers may say yes to a feed that it has nothing of yet.
+        """
+        if theirs.only is UNSET:
+            return self._only
+        if not self._is_opener:
+            return {feed: None for feed in theirs.only if self._keeps(feed)}
+        named = self._only
+        return {feed: None for feed in theirs.only if named is None or feed in named}
 
     def _items(self, only: Feeds | None) -> tuple[Items[HeadItem], Items[Digest]]:
         if only is None:
@@ -208,6 +232,7 @@ class Session:
             raise PeerFault("sync.scope", "evidence that this session is not about")
         self._ledger.accuse(raw)
         self._changed[accused] = None
+        self._may_accuse = True
 
     def _turn(self, talk: _Talk) -> Turn:
         heads, left_of_heads = talk.heads.give(COMPARE_BYTES)

@@ -1,42 +1,32 @@
 """Builds every part of a node, hands each what it needs of the others, and owns their nursery."""
 
 import logging
-import random
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import trio
 
-from ledger.ledger import Ledger
+from ledger.entry import Entry
 from p2pnode.accounts import Accounts, Reach
-from p2pnode.cabinet import Cabinet
-from p2pnode.clock import WallClock
 from p2pnode.config import Config
-from p2pnode.execution.engine import Engine
-from p2pnode.execution.gpu import GpuProbe
 from p2pnode.execution.lease_door import PROTOCOL as LEASE_PROTOCOL
-from p2pnode.execution.materials import Materials
 from p2pnode.execution.worker import Shop
 from p2pnode.execution.workplace import Workplace
-from p2pnode.gpus import HostFacts
 from p2pnode.identity import Identity
-from p2pnode.jobs.baggage import Baggage
 from p2pnode.jobs.driver import Desk as JobDesk
 from p2pnode.jobs.jobs import Jobs
 from p2pnode.links import Links
 from p2pnode.matching.book import Book, Offer, Outcome
 from p2pnode.matching.desk import Books, Desk
 from p2pnode.matching.offer_sync import OfferSync
-from p2pnode.matching.provider import Posting, Provider, shelves_of
+from p2pnode.matching.provider import Provider, shelves_of
 from p2pnode.matching.renter import Renter
 from p2pnode.memo import certificate_memo
 from p2pnode.network.exchange import Exchange, Handler
 from p2pnode.network.gossip import Feed
 from p2pnode.network.peers import Peers
-from p2pnode.network.transport import Transport
 from p2pnode.own_books import OwnBooks
 from p2pnode.policy import refusal_of
+from p2pnode.ports import Ports, advert_topics, posting_of, topic_name
 from p2pnode.replication.replication import Replication
 from protocol.advert import Advert
 from protocol.certificate import Certificate
@@ -46,37 +36,14 @@ from protocol.hello import Hello, check_hello
 from protocol.job import Job
 from protocol.lease import LeaseRequest
 from protocol.limits import FRAME_BYTES_MAX
-from protocol.units import NetId, PeerId, PublicKey
+from protocol.units import PeerId, PublicKey
 
 log = logging.getLogger(__name__)
 
 AGENT: Final = "p2pnode"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ports:
-    """Everything through which a node touches the world outside it."""
-
-    transport: Transport
-    probe: GpuProbe
-    host: HostFacts
-    engine: Engine
-    materials: Materials
-    baggage: Baggage
-    cabinet: Cabinet
-    ledger: Ledger
-    clock: WallClock
-    rng: random.Random
-    random_bytes: Callable[[int], bytes]
-
-
-def advert_topics(genesis: Genesis) -> tuple[str, ...]:
-    """The names of the topics over which a network's adverts are spread. SPEC.md 6.2."""
-    return tuple(_topic(net_of(genesis), index) for index in range(genesis.bounds.advert_topics))
-
-
-def _topic(net: NetId, index: int) -> str:
-    return f"p2pnode/{net.hex()[:32]}/advert/{index}"
+SPREAD_S: Final = 1.0
+SPREAD_TO: Final = 2
+"""Neighbours that hear of new entries at once: two each reach a network in a few rounds."""
 
 
 class Node:
@@ -99,6 +66,7 @@ class Node:
         self.ports: Final = ports
         self._read = certificate_memo()
         self._handlers: Final[dict[str, Handler]] = {}
+        self._has_news = False
         self._build_network(bootstrap)
         self._build_books(incarnation)
         self._build_owner()
@@ -134,7 +102,7 @@ class Node:
             streams=ports.transport,
             reach=self.peers.reach,
             wants=self._wants_feed if self.is_light else None,
-            on_entry=lambda _entry: None,
+            on_entry=self._heard,
             rng=ports.rng,
         )
         self.links = Links(
@@ -164,7 +132,7 @@ class Node:
             reach=Reach(
                 ask=self.links.ask,
                 fetch=self.links.fetch_more,
-                tell=self.replication.tell,
+                tell=self._tell,
                 who_is=self.links.who_is,
             ),
             clock=ports.clock,
@@ -172,7 +140,7 @@ class Node:
         self.books = OwnBooks(
             ledger=ports.ledger,
             accounts=self.accounts,
-            tell=self.replication.tell,
+            tell=self._tell,
             changed=self._refresh_offers,
             clock=ports.clock,
         )
@@ -301,6 +269,7 @@ class Node:
                 await nursery.start(self.workplace.run)
                 await nursery.start(self.provider.run)
             await nursery.start(self.jobs.run)
+            nursery.start_soon(self._spread)
             log.info("node up", extra={"peer": self.identity.certificate.peer_id.hex()})
             task_status.started()
 
@@ -332,7 +301,25 @@ class Node:
             advert.region,
             topics=self.genesis.bounds.advert_topics,
         )
-        await self.ports.transport.publish(_topic(self.net, index), sealed)
+        await self.ports.transport.publish(topic_name(self.net, index), sealed)
+
+    def _heard(self, _entry: Entry) -> None:
+        self._has_news = True
+
+    def _tell(self, peer: PeerId) -> None:
+        """Our feed has grown: the counterparty gets it at once, everybody else soon."""
+        self.replication.tell(peer)
+        self._has_news = True
+
+    async def _spread(self) -> None:
+        """Pass new entries on to a few neighbours, who do the same; the rest is anti-entropy."""
+        while True:
+            await trio.sleep(SPREAD_S)
+            neighbours = self.ports.transport.neighbours()
+            if self._has_news and not self.is_light:
+                self._has_news = False
+                for peer in self.ports.rng.sample(neighbours, min(SPREAD_TO, len(neighbours))):
+                    self.replication.meet(peer)
 
     def _refresh_offers(self) -> None:
         self.provider.refresh()
@@ -383,21 +370,3 @@ class Node:
 async def _pong(_peer: PeerId, _body: bytes) -> bytes:
     await trio.lowlevel.checkpoint()
     return b""
-
-
-def posting_of(config: Config, genesis: Genesis, ports: Ports) -> Posting:
-    """What an owner has chosen, as its first posting."""
-    pricing = config.pricing
-    return Posting(
-        ask=None if pricing.ask is None else pricing.ask.micros,
-        money=genesis.money if pricing.ask is None else pricing.ask.code,
-        tiers=pricing.tiers,
-        region=config.network.region,
-        isolation=ports.engine.isolation,
-        lease_ms_min=pricing.min_lease,
-        lease_ms_max=pricing.max_lease,
-        period_ms=pricing.period,
-        cpus=ports.host.cpus,
-        memory_mib=ports.host.memory_mib,
-        heartbeat_s=config.network.heartbeat / 1_000,
-    )

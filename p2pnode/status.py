@@ -14,7 +14,8 @@ from p2pnode.api.documents import (
 from p2pnode.matching.book import Offer
 from p2pnode.matching.search import Wish, search
 from p2pnode.network.peer_text import address_text, peer_text
-from p2pnode.node import Node, advert_topics
+from p2pnode.node import Node
+from p2pnode.ports import advert_topics
 from p2pnode.quantities import format_money
 from protocol.advert import TIERS, ask_for
 from protocol.errors import LocalFault

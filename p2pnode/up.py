@@ -32,8 +32,9 @@ from p2pnode.log import log_to
 from p2pnode.membership import bootstrap_in, genesis_of
 from p2pnode.network.libp2p_adapter.libp2p_transport import Libp2pTransport
 from p2pnode.network.peer_text import address_text, bootstrap_of, peer_text
-from p2pnode.node import Node, Ports, advert_topics
+from p2pnode.node import Node
 from p2pnode.own_feed import open_own_feed
+from p2pnode.ports import Ports, advert_topics
 from p2pnode.status import services_of
 from protocol.errors import LocalFault, P2PError
 from protocol.genesis import Genesis, net_of

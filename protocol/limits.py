@@ -44,7 +44,6 @@ JOB_SEAL_BYTES: Final = 48
 REPLY_BYTES_MAX: Final = 16_384
 """A GRANT entry has at most 8 KiB of body."""
 HELLO_BYTES_MAX: Final = 4_096
-ERROR_BYTES_MAX: Final = 512
 
 # Time.
 CERTIFICATE_LIFE_MS_MAX: Final = MillisSpan(2 * 366 * 86_400_000)

@@ -46,6 +46,9 @@ class NodePlan:
     gpu: GpuKind | None
     ask_micro: int
     region: str
+    gossip: str = "auto"
+    lost_after: str = "15s"
+    period: str = "60s"
 
     def config_text(self, *, bootstrap: tuple[str, ...], heartbeat: str) -> str:
         """The node's config.toml."""
@@ -58,10 +61,14 @@ class NodePlan:
             f"bootstrap = [{_quoted(bootstrap)}]",
             f'region = "{self.region}"',
             f'heartbeat = "{heartbeat}"',
+            f'gossip = "{self.gossip}"',
+            "[renting]",
+            f'lost_after = "{self.lost_after}"',
         ]
         if self.gpu is not None:
             lines += [
                 "[pricing]",
+                f'period = "{self.period}"',
                 f'ask = "{self.ask_micro // 10**6}.{self.ask_micro % 10**6:06} TEST/gpu-h"',
                 "[[gpu.simulated]]",
                 f'model = "{self.gpu.model}"',

@@ -45,26 +45,25 @@ class Stand:
     def feed(self) -> Signer:
         return make.signer(self.number)
 
-    def sealed(self, group: int = 0, **changes: object) -> bytes:
+    def sealed(self, group: int = 0, *, vram: int = 24_564, **changes: object) -> bytes:
         """An advert of this peer, issued now."""
         now = VirtualClock().now()
-        vram = Mebibytes(changes.pop("vram_mib", 24_564))  # type: ignore[call-overload]
         fields: dict[str, object] = {
             "certificate": certificate_of(self.number),
             "group": group.to_bytes(16, "big"),
             "issued_ms": now,
             "not_after_ms": Millis(now + 90_000),
             "vram_mib": vram,
-            "gpu_class": gpu_class(vram),
+            "gpu_class": gpu_class(Mebibytes(vram)),
             "region": "DE",
             "addresses": self.transport.addresses(),
             **changes,
         }
         return pack(make.advert(**fields), signer=self.feed, net=make.NET)
 
-    def offer(self, group: int = 0, **changes: object) -> None:
+    def offer(self, group: int = 0, *, vram: int = 24_564, **changes: object) -> None:
         """Put an advert of its own into its book."""
-        self.book.take(self.sealed(group, **changes), now=VirtualClock().now())
+        self.book.take(self.sealed(group, vram=vram, **changes), now=VirtualClock().now())
 
     def sees(self) -> set[PeerId]:
         """Whose open offers are in its book."""

@@ -20,8 +20,9 @@ from p2pnode.home import find_home, make_folders
 from p2pnode.identity import create_identity, load_identity
 from p2pnode.jobs.baggage import MemoryBaggage
 from p2pnode.network.memory_transport import MemoryHub, MemoryTransport
-from p2pnode.node import Node, Ports
+from p2pnode.node import Node
 from p2pnode.own_feed import open_own_feed
+from p2pnode.ports import Ports
 from p2pnode.quantities import Money
 from protocol.genesis import Bounds, Genesis, net_of
 from protocol.units import Mebibytes, Micros, Millis, MillisSpan, PeerId

@@ -32,10 +32,12 @@ class Weather:
     rng: random.Random
     delay_s: float = 0.0
     odds: int = 0
+    broken: int = 0
 
     async def pass_over(self, stream: trio.abc.Stream) -> None:
         await trio.sleep(self.delay_s)
         if self.odds and self.rng.randrange(self.odds) == 0:
+            self.broken += 1
             await trio.aclose_forcefully(stream)
             raise trio.BrokenResourceError
 

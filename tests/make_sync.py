@@ -34,7 +34,13 @@ class Replica:
 
     def session(self, *, is_opener: bool, only: tuple[PublicKey, ...] | None = None) -> Session:
         self.frontier.refresh_proofs()
-        return Session(ledger=self.ledger, frontier=self.frontier, only=only, is_opener=is_opener)
+        return Session(
+            ledger=self.ledger,
+            frontier=self.frontier,
+            only=only,
+            keeps=lambda feed: only is None or feed in only,
+            is_opener=is_opener,
+        )
 
 
 def replica(name: int = 50, *, store: Store | None = None) -> Replica:

@@ -17,8 +17,8 @@ from typing import BinaryIO, Final, Literal
 
 from protocol.errors import PeerFault
 
-MEMBERS_MAX: Final = 65_536
-"""Data sets of small files are larger, but those belong into one file; it bounds inodes."""
+MEMBERS_MAX: Final = 16_384
+"""To judge so many takes a second. Larger data sets of small files belong into one file."""
 DEPTH_MAX: Final = 32
 NAME_BYTES_MAX: Final = 255
 """What Linux allows for one part of a path."""

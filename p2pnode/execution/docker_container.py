@@ -137,7 +137,7 @@ def _host_config(run: Run, work: Path, ground: Ground) -> Json:
         "GroupAdd": [],
         "Mounts": [{"Type": "bind", "Source": str(work), "Target": WORK}],
         # Half the memory, as Linux does; what is in it counts as memory of the job.
-        "Tmpfs": {"/tmp": f"rw,nosuid,nodev,exec,mode=1777,size={memory // 2}"},  # noqa: S108
+        "Tmpfs": {"/tmp": _tmpfs(memory // 2, ground)},  # noqa: S108 - in the container
         "ShmSize": memory // 2,
         "Memory": memory,
         "MemorySwap": memory if ground.limits_swap else -1,
@@ -159,6 +159,11 @@ def _host_config(run: Run, work: Path, ground: Ground) -> Json:
         "AutoRemove": False,
         "DeviceRequests": _device_requests(run.devices),
     }
+
+
+def _tmpfs(size: int, ground: Ground) -> str:
+    # Owned by the job: runc gives it the mode that the directory has in the image, whatever we say.
+    return f"rw,nosuid,nodev,exec,uid={ground.user},gid={ground.group},mode=1777,size={size}"
 
 
 def _device_requests(devices: Iterable[str]) -> list[Json]:

@@ -95,6 +95,10 @@ class Docker:
             "run Docker itself, not podman, on the socket",
         )
 
+    def close(self) -> None:
+        """No connection is kept; the next call makes a new one."""
+        self._api.close()
+
     def image(self, image: str) -> Json | None:
         """What is known of the image; None if it is not here."""
         with _faults():
@@ -258,12 +262,15 @@ class DockerEngine:
         ground = await self._threads.call(self._docker.ground)
         await self._adopt_containers()
         self._ground = ground
-        async with trio.open_nursery() as nursery:
-            for run in self._runs.values():
-                nursery.start_soon(self._watch, run)
-            task_status.started()
-            async for run in self._watched:
-                nursery.start_soon(self._watch, run)
+        try:
+            async with trio.open_nursery() as nursery:
+                for run in self._runs.values():
+                    nursery.start_soon(self._watch, run)
+                task_status.started()
+                async for run in self._watched:
+                    nursery.start_soon(self._watch, run)
+        finally:
+            self._docker.close()
 
     async def load(self, image: ImageArchive) -> None:
         """The image is in the engine. Raises LocalFault or Unavailable."""

@@ -79,10 +79,14 @@ class ProcessEngine:
             raise LocalFault(
                 "the process engine runs no images.", "offer leases with the docker engine"
             )
+        workspace = workspace_of(self._jobs, run.id)
+        spec = await self._in_thread(_prepare, workspace, run)
+        if spec is None:
+            return
         try:
             # Half a start would leave nobody who knows if the job runs: it is not cancelled.
             with trio.fail_after(START_S, shield=True):
-                await self._launch(workspace_of(self._jobs, run.id), run)
+                await _launch(spec)
         except trio.TooSlowError as error:
             raise Unavailable("this host takes too long to start a process") from error
 
@@ -107,26 +111,25 @@ class ProcessEngine:
     async def read_log(self, run: RunId, *, offset: int, size_max: int) -> LogPart:
         return await self._in_thread(_log_part, workspace_of(self._jobs, run), offset, size_max)
 
-    async def _launch(self, workspace: Workspace, run: Run) -> None:
-        spec = await self._in_thread(_prepare, workspace, run)
-        if spec is None:
-            return
-        with host_faults("start a supervisor"):
-            launched = await trio.run_process(
-                [sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM],
-                stdin=spec,
-                capture_stderr=True,
-                check=False,
-                cwd="/",
-                env={},
-                start_new_session=True,
-            )
-        if launched.returncode != 0:
-            why = launched.stderr.decode("utf-8", "replace").strip()
-            raise LocalFault(f"cannot start the run {run.id}: {why}")
-
     async def _in_thread(self, work: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
         return await trio.to_thread.run_sync(work, *arguments, limiter=self._files)
+
+
+async def _launch(spec: bytes) -> None:
+    """Start a supervisor, which starts the job unless it has one. Raises LocalFault."""
+    with host_faults("start a supervisor"):
+        launched = await trio.run_process(
+            [sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM],
+            stdin=spec,
+            capture_stderr=True,
+            check=False,
+            cwd="/",
+            env={},
+            start_new_session=True,
+        )
+    if launched.returncode != 0:
+        why = launched.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise LocalFault(f"cannot start a job: {why}.")
 
 
 def _prepare(workspace: Workspace, run: Run) -> bytes | None:

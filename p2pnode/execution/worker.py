@@ -251,7 +251,7 @@ class Worker:
             started_ms=ending.started_ms,
             ended_ms=ending.ended_ms,
             output=UNSET if output is None else output,
-            engine=type(shop.engine).__name__,
+            engine=shop.engine.description.partition(":")[0],
             isolation=shop.engine.isolation,
             enforced=f"{shop.engine.description}{detail}"[:500],
             gpu="simulated" if shop.is_simulated() else "nvml",

@@ -33,13 +33,13 @@ class FrameReader:
         size = int.from_bytes(self._buffer[:4], "big")
         if size > size_max:
             raise PeerFault("frame.size", f"{size} bytes, at most {size_max}")
-        if not await self._fill(4 + size):
-            raise PeerFault("frame.cut")
+        await self._fill(4 + size)
         frame = bytes(self._buffer[4 : 4 + size])
         del self._buffer[: 4 + size]
         return frame
 
     async def _fill(self, size: int) -> bool:
+        """Whether so much is in the buffer; False at an end with nothing in it."""
         while len(self._buffer) < size:
             piece = await self._stream.receive_some(65_536)
             if not piece:

@@ -18,6 +18,9 @@ MESSAGES_BURST: Final = 400
 """What one neighbour may make us verify: 100 signatures a second are about 2 % of a core."""
 PEERS_MAX: Final = 1_024
 
+LATE: Final = ("advert.expired", "advert.future", "certificate.time")
+"""Rules that depend on the clock: the forwarder's may differ from ours, so it is not blamed."""
+
 TakeMessage = Callable[[PeerId, bytes], bool]
 """take(publisher, payload) -> whether it was news; raises PeerFault."""
 
@@ -52,7 +55,7 @@ class Feed:
                 "gossip refused",
                 extra={"peer": forwarder.hex(), "rule": fault.rule, "detail": fault.detail},
             )
-            return Verdict.REJECT
+            return Verdict.IGNORE if fault.rule in LATE else Verdict.REJECT
         if not is_news:
             self.late += 1
             return Verdict.IGNORE

@@ -120,7 +120,7 @@ class Replication:
         """Our ledger has the feed up to `seq` on return; the deadline is the caller's.
 
         Raises Unavailable if the peer cannot be reached or does not have it; PeerFault if it
-        breaks a rule.
+        breaks a rule. What it had below `seq` stays.
         """
 
         def is_here() -> bool:
@@ -155,16 +155,18 @@ class Replication:
             log.debug("too many peers wait for sync", extra={"peer": peer.hex()})
 
     async def _work(self) -> None:
-        async for peer in self._syncing.clone():
+        async for peer in self._syncing:
             is_whole = self._due.pop(peer)
+            tells = self._untold.pop(peer, 0)
             only = self._only() if is_whole else (self.ledger.feed,)
             try:
                 with trio.fail_after(SESSION_S):
                     has_more = await self._sync_with(peer, only)
             except (Unavailable, PeerFault, trio.TooSlowError) as error:
                 log.info("sync failed", extra={"peer": peer.hex(), "why": str(error)})
+                if tells:
+                    self._untold.setdefault(peer, tells)
                 continue
-            self._untold.pop(peer, None)
             if is_whole and has_more:
                 self._enqueue(peer, is_whole=True)
 
@@ -172,7 +174,7 @@ class Replication:
         """The feeds that a light client talks about; None for a full peer."""
         if self._wants is None:
             return None
-        feeds = [head.feed for head in self.ledger.heads() if self._wants(head.feed)]
+        feeds = [head.feed for head in self.ledger.heads() if self._keeps(head.feed)]
         others = [feed for feed in feeds if feed != self.ledger.feed]
         chosen = self._rng.sample(others, min(len(others), ONLY_MAX - 1))
         return (self.ledger.feed, *sorted(chosen))
@@ -183,7 +185,16 @@ class Replication:
         # Our own entries are not written here, nor is evidence that others of our parts found.
         frontier.refresh(self.ledger.feed)
         frontier.refresh_proofs()
-        return Session(ledger=self.ledger, frontier=frontier, only=only, is_opener=is_opener)
+        return Session(
+            ledger=self.ledger,
+            frontier=frontier,
+            only=only,
+            keeps=self._keeps,
+            is_opener=is_opener,
+        )
+
+    def _keeps(self, feed: PublicKey) -> bool:
+        return self._wants is None or feed == self.ledger.feed or self._wants(feed)
 
     async def _sync_with(
         self,
@@ -223,6 +234,7 @@ class Replication:
         self._answered[peer] = count + 1
         try:
             with trio.fail_after(SESSION_S):
+                await self._conduct.wait_turn(peer)
                 session = self._session(self._only(), is_opener=False)
                 await self._conversation(peer, session, _never).hold(stream, None)
         except PeerFault as fault:

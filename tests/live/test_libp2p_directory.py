@@ -14,7 +14,7 @@ from p2pnode.network.libp2p_adapter import libp2p_directory
 from p2pnode.network.libp2p_adapter.kad_server import KAD
 from p2pnode.network.libp2p_adapter.libp2p_directory import DirectoryMode
 from p2pnode.network.libp2p_adapter.libp2p_transport import Libp2pTransport
-from protocol.errors import Unavailable
+from protocol.errors import LocalFault, Unavailable
 from protocol.units import PeerId
 from tests import directory_suite as suite
 from tests.live.libp2p_victim import setting
@@ -87,6 +87,15 @@ async def test_the_announced_addresses_are_those_that_are_found(
     await suite.gather_around(one, other, behind_nat)
     await behind_nat.announce(suite.KEY)
     assert await other.find(suite.KEY) == {behind_nat.peer_id: outside}
+
+
+async def test_an_announced_address_that_is_none_is_our_users_fault(
+    nursery: trio.Nursery,
+) -> None:
+    wrong = Libp2pTransport(seed=b"w" * 32, listen=LOOPBACK, topics=(), announced=("/nonsense/1",))
+    await nursery.start(wrong.run)
+    with pytest.raises(LocalFault, match="nonsense"):
+        await wrong.announce(suite.KEY)
 
 
 async def test_nobody_is_dialled_for_having_been_heard_of(start: Start) -> None:

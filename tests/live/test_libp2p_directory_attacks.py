@@ -15,6 +15,7 @@ from p2pnode.network.libp2p_adapter.kad_frames import (
     CLOSER_MAX,
     FRAME_BYTES_MAX,
     PROVIDERS_MAX,
+    Contacts,
     contacts_of,
     frame_of,
     read_message,
@@ -225,7 +226,9 @@ def test_peers_made_up_without_end_cost_a_bounded_look_up() -> None:
     while batch := lookup.next_to_ask():
         asked += len(batch)
         for answerer in batch:
-            closer = {peer(made_up + n): ("/ip4/192.0.2.1/tcp/1",) for n in range(CLOSER_MAX)}
+            closer: Contacts = dict.fromkeys(
+                [peer(made_up + n) for n in range(CLOSER_MAX)], ("/ip4/192.0.2.1/tcp/1",)
+            )
             made_up += CLOSER_MAX
             lookup.take(answerer, closer, {})
     assert asked <= ASKED_MAX + 4

@@ -12,7 +12,7 @@ from protocol.errors import PeerFault
 from protocol.gpu_class import GpuClass
 from protocol.limits import OFFERS_ASKED_MAX
 from protocol.offers import OwnOffers
-from protocol.units import Mebibytes, Millis, PeerId
+from protocol.units import Millis, PeerId
 from tests.make import NET
 from tests.make_market import GROUPS_MAX, Market, Stand, VirtualClock
 
@@ -32,9 +32,9 @@ async def announce(market: Market, owner: Stand, of_class: GpuClass = CLASS) -> 
     await owner.directory.announce(class_key(NET, of_class, "EU", shard))
 
 
-async def add_owner(market: Market, **changes: object) -> Stand:
+async def add_owner(market: Market) -> Stand:
     owner = await market.add()
-    owner.offer(**changes)  # type: ignore[arg-type]
+    owner.offer()
     await announce(market, owner)
     return owner
 
@@ -86,7 +86,7 @@ async def test_only_the_classes_and_regions_asked_for_are_looked_up(
 ) -> None:
     await market.add()
     owner = await market.add()
-    owner.offer(vram_mib=Mebibytes(81_559))
+    owner.offer(vram=81_559)
     await announce(market, owner, GpuClass(80))
     renter = await market.add()
     assert await renter.discovery.discover((CLASS,), (), MANY) == 0

@@ -11,6 +11,8 @@ A, B = PeerId(b"a"), PeerId(b"b")
 
 def take(_publisher: PeerId, payload: bytes) -> bool:
     if payload == b"bad":
+        raise PeerFault("seal.bad")
+    if payload == b"expired":
         raise PeerFault("advert.expired")
     return payload == b"news"
 
@@ -21,7 +23,13 @@ async def test_news_is_forwarded_the_late_is_not_and_the_bad_is_held_against_the
     feed = Feed(take)
     verdicts = [feed.judge(A, B, payload) for payload in (b"news", b"late", b"bad")]
     assert verdicts == [Verdict.ACCEPT, Verdict.IGNORE, Verdict.REJECT]
-    assert (feed.taken, feed.late, feed.refused) == (1, 1, {"advert.expired": 1})
+    assert (feed.taken, feed.late, feed.refused) == (1, 1, {"seal.bad": 1})
+
+
+async def test_what_depends_on_the_clock_is_not_held_against_the_forwarder() -> None:
+    feed = Feed(take)
+    assert feed.judge(A, B, b"expired") is Verdict.IGNORE
+    assert feed.refused == {"advert.expired": 1}
 
 
 async def test_a_flood_is_dropped_unread_and_costs_other_forwarders_nothing(

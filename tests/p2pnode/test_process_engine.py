@@ -209,19 +209,25 @@ async def test_two_nodes_that_start_one_run_start_one_process(jobs: Path) -> Non
     assert len((workspace_of(jobs, run.id).work / "started").read_text().split()) == 1
 
 
-async def test_a_job_goes_on_and_ends_while_its_node_is_dead(jobs: Path) -> None:
-    short, long = suite.make_run((), number=0).id, suite.make_run((), number=1).id
+async def start_and_die(jobs: Path, *texts: str) -> None:
+    """Be a node that starts these scripts as runs 0, 1, ... and is killed at once."""
     node = await trio.lowlevel.open_process(
-        [sys.executable, "-c", NODE, str(jobs), "sleep 0.2; exit 5", "echo ready; sleep 600"],
-        stdout=subprocess.PIPE,
-        cwd=ROOT,
+        [sys.executable, "-c", NODE, str(jobs), *texts], stdout=subprocess.PIPE, cwd=ROOT
     )
     assert node.stdout is not None
+    async with node.stdout:
+        try:
+            assert (await node.stdout.receive_some()).startswith(b"up")
+        finally:
+            node.kill()
+            with trio.CancelScope(shield=True):
+                await node.wait()
+
+
+async def test_a_job_goes_on_and_ends_while_its_node_is_dead(jobs: Path) -> None:
+    short, long = suite.make_run((), number=0).id, suite.make_run((), number=1).id
     with trio.fail_after(suite.PATIENCE_S):
-        assert await node.stdout.receive_some() == b"up\n"
-        node.kill()
-        await node.wait()
-        await node.stdout.aclose()
+        await start_and_die(jobs, "sleep 0.2; exit 5", "echo ready; sleep 600")
         engine = make_engine(jobs)
         before = read_record(workspace_of(jobs, long).records / "job") or {}
         assert await engine.adopt() == (short, long)
@@ -231,6 +237,21 @@ async def test_a_job_goes_on_and_ends_while_its_node_is_dead(jobs: Path) -> None
         assert await suite.text_of(engine, long) == "ready\n"
         assert (await engine.stop(long, grace_ms=suite.SHORT_MS)).cause == "stopped"
     assert not is_alive(Process.parse(before["job"]))
+
+
+async def test_a_job_that_ended_while_its_node_was_dead_is_found_with_its_ending(
+    jobs: Path,
+) -> None:
+    run = suite.make_run((), number=0).id
+    ending = workspace_of(jobs, run).records / "ending"
+    with trio.fail_after(suite.PATIENCE_S):
+        await start_and_die(jobs, "sleep 0.2; echo done; exit 6")
+        while read_record(ending) is None:  # noqa: ASYNC110 - files tell nobody
+            await trio.sleep(0.02)
+        engine = make_engine(jobs)
+        assert await engine.adopt() == (run,)
+        assert (await engine.wait(run)).exit_code == 6
+        assert await suite.text_of(engine, run) == "done\n"
 
 
 async def test_the_end_of_a_supervisor_is_the_end_of_its_run_and_nobody_blames_the_job(

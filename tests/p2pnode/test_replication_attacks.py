@@ -85,7 +85,7 @@ async def test_a_peer_that_answers_with_lies_is_counted_and_left(
     await trio.sleep(1)
     assert one.replication.statistics.refused == {rule: 1}
     assert one.replication.statistics.rounds == 0
-    with pytest.raises(PeerFault, match=rule):
+    with pytest.raises(PeerFault):
         await one.replication.fetch(peer(LIAR), TRUE[0].feed, 1)
     await check_unharmed(town, one)
 

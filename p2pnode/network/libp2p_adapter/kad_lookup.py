@@ -7,7 +7,7 @@ from typing import Final
 from p2pnode.network.libp2p_adapter.kad_frames import ADDRESSES_MAX, Contacts
 from protocol.units import PeerId
 
-AT_ONCE: Final = 4
+AT_ONCE: Final = 3
 ASKED_MAX: Final = 64
 """Whoever makes up closer peers can keep us busy no longer than that."""
 DIALS_MAX: Final = 16

@@ -13,6 +13,7 @@ from libp2p.abc import IHost
 from libp2p.kad_dht.common import PROTOCOL_ID
 from libp2p.kad_dht.kad_dht import DHTMode, KadDHT
 from libp2p.kad_dht.pb.kademlia_pb2 import Message
+from libp2p.network.stream.net_stream import NetStream
 from libp2p.peer.id import ID
 
 from p2pnode.network.budget import Budget
@@ -69,6 +70,10 @@ class KadServer(KadDHT):
             self._answering[peer] -= 1
             if not self._answering[peer]:
                 del self._answering[peer]
+
+    async def handle_stream(self, stream: NetStream) -> None:
+        """Refuse what comes before `answer` is in place."""
+        await stream.reset()
 
     async def add_peer(self, _peer: ID, **_options: object) -> bool:
         """Let nobody into the table for asking, since light clients ask and do not answer."""

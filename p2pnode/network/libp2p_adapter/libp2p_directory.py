@@ -30,12 +30,13 @@ from p2pnode.network.libp2p_adapter.kad_frames import (
     contacts_of,
     frame_of,
     read_message,
+    without_peer,
 )
 from p2pnode.network.libp2p_adapter.kad_lookup import Lookup
 from p2pnode.network.libp2p_adapter.kad_server import KAD, KadServer
 from p2pnode.network.libp2p_adapter.lifecycle import close_connection, open_connections
 from p2pnode.network.transport import Streams
-from protocol.errors import Unavailable
+from protocol.errors import LocalFault, Unavailable
 from protocol.units import PeerId
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ DirectoryMode = Literal["server", "client"]
 
 DIAL_S: Final = 5.0
 ASK_S: Final = 5.0
-NEAREST: Final = 10
+NEAREST: Final = 6
 """How many keep an announcement, and how many are asked: Kademlia's k, which is 20 elsewhere.
 
 Owners announce hourly, so fewer will do, and each costs a connection.
@@ -99,20 +100,17 @@ class Libp2pDirectory:
 
     async def announce(self, key: bytes) -> None:
         """See Directory. May take long, as no peer is told more than it takes."""
-        addresses = self._announced or self._streams.addresses()
-        if not addresses:
-            raise Unavailable("we have no address at which we could be found")
+        own = self._own_info()
         name = _MULTIHASH + key
         message = Message(type=ADD_PROVIDER, key=name)
-        add_peers(message.providerPeers, {self._own: addresses[:ADDRESSES_MAX]})
+        add_peers(message.providerPeers, {self._own: _texts(own.addrs)})
         takers = (await self._look_up(FIND_NODE, name, NEAREST)).answered()
         told: list[PeerId] = []
         async with trio.open_nursery() as nursery:
             for peer, where in takers.items():
                 nursery.start_soon(self._tell, {peer: where}, message, told)
         if self._is_server:
-            where_we_are = [Multiaddr(address) for address in addresses]
-            self._kad.provider_store.add_provider(name, PeerInfo(ID(self._own), where_we_are))
+            self._kad.provider_store.add_provider(name, own)
         if not told:
             raise Unavailable("no peer took the announcement")
 
@@ -129,13 +127,24 @@ class Libp2pDirectory:
         found = {**kept, **lookup.providers}
         return {peer: found[peer] for peer in sorted(found) if peer != self._own}
 
+    def _own_info(self) -> PeerInfo:
+        addresses = (self._announced or self._streams.addresses())[:ADDRESSES_MAX]
+        if not addresses:
+            raise Unavailable("we have no address at which we could be found")
+        try:
+            return PeerInfo(ID(self._own), [Multiaddr(address) for address in addresses])
+        except ValueError as error:
+            raise LocalFault(
+                f"one of {', '.join(addresses)} is no address", "mend network.announce"
+            ) from error
+
     async def _look_up(self, kind: Message.MessageType, name: bytes, width: int) -> Lookup:
         await self._meet_neighbours()
         table = self._kad.routing_table.find_local_closest_peers(name, CLOSER_MAX)
         # Right after a connection nobody has yet said what he speaks.
-        known = (
-            self._kad.contacts(table) if table else dict.fromkeys(self._streams.neighbours(), ())
-        )
+        known = self._kad.contacts(table)
+        if not known:
+            known.update(dict.fromkeys(self._streams.neighbours(), ()))
         lookup = Lookup(name, width=width, known=known)
         question = Message(type=kind, key=name)
         while batch := lookup.next_to_ask():
@@ -205,20 +214,21 @@ class Libp2pDirectory:
         await trio.lowlevel.checkpoint()
 
     async def _remember(self, peer: PeerId, addresses: tuple[str, ...]) -> None:
-        info = PeerInfo(ID(peer), [Multiaddr(address) for address in addresses])
-        await self._kad.routing_table.add_peer(info, skip_server_mode_check=True)
+        await trio.lowlevel.checkpoint()
+        if addresses:
+            info = PeerInfo(ID(peer), [Multiaddr(address) for address in addresses])
+            await self._kad.routing_table.add_peer(info, skip_server_mode_check=True)
 
     async def _close_idle(self) -> None:
         """Close what look-ups opened a while ago and no other part of the node has used."""
         before_s = trio.current_time() - IDLE_S
-        old = [peer for peer, at_s in self._dialled.items() if at_s < before_s]
-        for peer in old:
+        for peer in [peer for peer in self._dialled if not self._is_connected(peer)]:
             del self._dialled[peer]
+        old = [peer for peer, at_s in self._dialled.items() if at_s < before_s]
         for connection in open_connections(self._host.network):
-            if connection.muxed_conn.peer_id.to_bytes() not in old:
-                continue
             protocols = [str(stream.get_protocol()) for stream in connection.get_streams()]
-            if not any(protocol.startswith(_OURS) for protocol in protocols):
+            is_used = any(protocol.startswith(_OURS) for protocol in protocols)
+            if connection.muxed_conn.peer_id.to_bytes() in old and not is_used:
                 await close_connection(connection)
 
     def _is_connected(self, peer: PeerId) -> bool:
@@ -227,6 +237,5 @@ class Libp2pDirectory:
 
 
 def _texts(addresses: Iterable[Multiaddr]) -> tuple[str, ...]:
-    texts = [str(address) for address, _ in zip(addresses, range(ADDRESSES_MAX), strict=False)]
-    # An address that ends in the peer's id is one for dialling by peer, which ours leave out.
-    return tuple(text.rpartition("/p2p/")[0] or text for text in texts)
+    some = zip(addresses, range(ADDRESSES_MAX), strict=False)
+    return tuple(without_peer(str(address)) for address, _ in some)

@@ -145,7 +145,9 @@ def dockerd(*, remaps: bool) -> Iterator[Dockerd]:
     """The engine while the block runs; skips the test where it cannot be."""
     if os.geteuid() != 0:
         pytest.skip("only root can start a dockerd of its own")
-    missing = [name for name in ("dockerd", "unshare", "nsenter", "curl", "ip") if not shutil.which(name)]
+    missing = [
+        name for name in ("dockerd", "unshare", "nsenter", "curl", "ip") if not shutil.which(name)
+    ]
     if missing:
         pytest.skip(f"{', '.join(missing)} missing: .ci/engine installs it")
     # Not under pytest's folder, which remapped users may not pass through.

@@ -1,0 +1,64 @@
+"""Everything through which a node touches the world outside it, and what it starts from."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ledger.ledger import Ledger
+from p2pnode.cabinet import Cabinet
+from p2pnode.clock import WallClock
+from p2pnode.config import Config
+from p2pnode.execution.engine import Engine
+from p2pnode.execution.gpu import GpuProbe
+from p2pnode.execution.materials import Materials
+from p2pnode.gpus import HostFacts
+from p2pnode.jobs.baggage import Baggage
+from p2pnode.matching.provider import Posting
+from p2pnode.network.transport import Transport
+from protocol.genesis import Genesis, net_of
+from protocol.units import NetId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """Real ones make a process of `up`, others make a test or a world."""
+
+    transport: Transport
+    probe: GpuProbe
+    host: HostFacts
+    engine: Engine
+    materials: Materials
+    baggage: Baggage
+    cabinet: Cabinet
+    ledger: Ledger
+    clock: WallClock
+    rng: random.Random
+    random_bytes: Callable[[int], bytes]
+
+
+def advert_topics(genesis: Genesis) -> tuple[str, ...]:
+    """The names of the topics over which a network's adverts are spread. SPEC.md 6.2."""
+    return tuple(topic_name(net_of(genesis), i) for i in range(genesis.bounds.advert_topics))
+
+
+def topic_name(net: NetId, index: int) -> str:
+    """The name of one advert topic. SPEC.md 6.2."""
+    return f"p2pnode/{net.hex()[:32]}/advert/{index}"
+
+
+def posting_of(config: Config, genesis: Genesis, ports: Ports) -> Posting:
+    """What an owner has chosen, as its first posting."""
+    pricing = config.pricing
+    return Posting(
+        ask=None if pricing.ask is None else pricing.ask.micros,
+        money=genesis.money if pricing.ask is None else pricing.ask.code,
+        tiers=pricing.tiers,
+        region=config.network.region,
+        isolation=ports.engine.isolation,
+        lease_ms_min=pricing.min_lease,
+        lease_ms_max=pricing.max_lease,
+        period_ms=pricing.period,
+        cpus=ports.host.cpus,
+        memory_mib=ports.host.memory_mib,
+        heartbeat_s=config.network.heartbeat / 1_000,
+    )
