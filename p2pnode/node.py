@@ -199,7 +199,7 @@ class Node:
         ports = self.ports
         self.renter = Renter(
             signer=self.identity.feed,
-            net=self.net,
+            genesis=self.genesis,
             offers=self._offers_of_others,
             ask=self.links.ask,
             reliability_ppm=self._reliability_ppm,

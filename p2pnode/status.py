@@ -4,6 +4,8 @@ import resource
 
 from p2pnode.api.app import Services
 from p2pnode.api.documents import (
+    ArrivalDocument,
+    ArrivalListDocument,
     AskChange,
     GossipDocument,
     NetworkDocument,
@@ -39,6 +41,7 @@ def services_of(node: Node, *, up_since: Millis) -> Services:
     return Services(
         status=lambda: status_of(node, up_since=up_since),
         search=lambda wish, limit: offers_of(node, wish, limit=limit),
+        arrivals=lambda: arrivals_of(node),
         set_ask=set_ask,
     )
 
@@ -94,6 +97,22 @@ def offers_of(node: Node, wish: Wish, *, limit: int) -> OfferListDocument:
         seen=len(offers),
         misfits=found.misfits,
         left_out=max(0, len(found.fits) - limit),
+    )
+
+
+def arrivals_of(node: Node) -> ArrivalListDocument:
+    """When the newest adverts came, oldest first."""
+    return ArrivalListDocument(
+        items=tuple(
+            ArrivalDocument(
+                key=arrival.head[0].hex(),
+                incarnation=arrival.head[1],
+                seq=arrival.head[2],
+                ask_micro=arrival.ask_micro,
+                taken_ms=arrival.taken_ms,
+            )
+            for arrival in node.book.arrivals()
+        )
     )
 
 

@@ -133,13 +133,12 @@ def _ports(
     ledger: Ledger,
     clock: SystemClock,
 ) -> Ports:
-    files = trio.CapacityLimiter(FILE_THREADS)
     return Ports(
         transport=transport,
         probe=_probe(config, genesis, identity.feed.public),
         host=_host_facts(),
-        engine=ProcessEngine(home.jobs, clock=clock, files=files),
-        materials=FileMaterials(home.jobs, files=files),
+        engine=ProcessEngine(home.jobs, clock=clock, files=_threads()),
+        materials=FileMaterials(home.jobs, files=_threads()),
         baggage=FileBaggage(home.rentals),
         cabinet=FileCabinet(home.records),
         ledger=ledger,
@@ -147,6 +146,11 @@ def _ports(
         rng=random.Random(secrets.randbits(64)),  # noqa: S311 - choices among peers, no secret
         random_bytes=secrets.token_bytes,
     )
+
+
+def _threads() -> trio.CapacityLimiter:
+    """Of its own for each part, so that long archives never hold up the stop of a job."""
+    return trio.CapacityLimiter(FILE_THREADS)
 
 
 def _host_facts() -> HostFacts:

@@ -22,6 +22,8 @@ from protocol.codec import (
     UInt,
     Wire,
 )
+from protocol.errors import PeerFault
+from protocol.genesis import Genesis
 from protocol.lease import Terms, UnitTurns
 from protocol.limits import (
     ADVERT_BYTES_MAX,
@@ -33,6 +35,7 @@ from protocol.limits import (
     REPLY_BYTES_MAX,
     SEAL_BYTES,
 )
+from protocol.units import Millis, PublicKey
 
 
 class Need(Wire, frozen=True, kw_only=True):
@@ -68,6 +71,23 @@ class Rfq(Wire, frozen=True, kw_only=True):
     issued_ms: Instant
     not_after_ms: Instant
     x: Extensions = UNSET
+
+
+def check_rfq(rfq: Rfq, *, owner: PublicKey, genesis: Genesis, now: Millis) -> None:
+    """What can be judged of a request for quote without the owner's offers. SPEC.md 9.1.
+
+    Raises PeerFault `rfq.owner`, `rfq.span`, `rfq.future` or `rfq.stale`.
+    """
+    if rfq.owner != owner:
+        raise PeerFault("rfq.owner")
+    if rfq.start_ms >= rfq.end_ms:
+        raise PeerFault("rfq.span", "ends before it starts")
+    if rfq.issued_ms >= rfq.not_after_ms:
+        raise PeerFault("rfq.span", "over when it is issued")
+    if rfq.issued_ms > now + genesis.bounds.skew_ms:
+        raise PeerFault("rfq.future")
+    if now > rfq.not_after_ms:
+        raise PeerFault("rfq.stale")
 
 
 class Bid(Wire, frozen=True, kw_only=True):

@@ -70,10 +70,15 @@ def seal_job(raw: bytes, *, to: PublicKey, ephemeral: bytes) -> bytes:
     """An encoded job that only the holder of x25519 key `to` can open.
 
     The format is libsodium's sealed box; `ephemeral` is a seed of 32 bytes, used once.
+
+    Raises PeerFault `job.key` if `to` is a key to which anybody could open it.
     """
     public, secret = crypto_box_seed_keypair(ephemeral)
     nonce = blake2b(public + to, digest_size=24).digest()
-    return public + crypto_box(raw, nonce, to, secret)
+    try:
+        return public + crypto_box(raw, nonce, to, secret)
+    except CryptoError as error:  # the shared secret would be zero
+        raise PeerFault("job.key") from error
 
 
 def open_job(sealed: bytes, *, public: PublicKey, secret: bytes) -> bytes:

@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from protocol.codec import Hash, Instant, Name, Seal, UInt, Wire
 from protocol.limits import (
+    INT_MAX,
     OUTCOME_BYTES_MAX,
     PART_BYTES_MAX,
     SEAL_BYTES,
@@ -26,22 +27,35 @@ class Open(Wire, frozen=True, kw_only=True):
     lease: Hash
     want: Want
     offset: UInt
-    """From where on, for logs and outputs."""
+    """From where on, for logs and outputs; 0 for inputs, of which the owner knows what it has."""
+
+    def __post_init__(self) -> None:
+        if self.want == "input" and self.offset:
+            raise ValueError("an input goes on from where the owner says")
 
 
 SealedOutcome = Annotated[bytes, Meta(max_length=OUTCOME_BYTES_MAX + SEAL_BYTES)]
 
 
 class Part(Wire, frozen=True, kw_only=True):
-    """Every further frame: a piece of the transfer, or its end."""
+    """Every further frame: a piece, or its end, or a refusal; or, with none of them, a count."""
 
     offset: UInt
-    """Where `b` begins; without `b`, how much the sender has."""
+    """Of a piece, where it begins; of a count, how much the owner has of the input; of an outcome,
+    where the transfer ended; of a rule, 0."""
     b: Annotated[bytes, Meta(min_length=1, max_length=PART_BYTES_MAX)] | UnsetType = UNSET
     outcome: SealedOutcome | UnsetType = UNSET
     """The owner has no more to send: this is how the job ended."""
     rule: Name | UnsetType = UNSET
     """The owner refuses, or the transfer broke a rule."""
+
+    def __post_init__(self) -> None:
+        if sum(each is not UNSET for each in (self.b, self.outcome, self.rule)) > 1:
+            raise ValueError("a piece, an outcome or a rule")
+        if self.b is not UNSET and self.offset + len(self.b) > INT_MAX:
+            raise ValueError("ends beyond any file")
+        if self.rule is not UNSET and self.offset:
+            raise ValueError("a rule has no place")
 
 
 class CosignAsk(Wire, frozen=True, kw_only=True):

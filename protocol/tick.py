@@ -72,6 +72,8 @@ def check_tick(
     `before` is the last tick that was co-signed. Raises PeerFault `tick.order`, `tick.amount`,
     `tick.span` or `tick.future`.
     """
+    if tick.n < 1:
+        raise PeerFault("tick.order", "ticks count from 1")
     if before is not None and (tick.n <= before.n or tick.used_ms < before.used_ms):
         raise PeerFault("tick.order")
     if tick.amount_micro != charge(tick.used_ms, request.micro_per_gpu_hour):

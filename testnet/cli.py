@@ -13,6 +13,7 @@ from p2pnode.cli.output import json_option, note, print_document, print_table, s
 from p2pnode.quantities import format_money
 from protocol.errors import LocalFault, Unavailable
 from protocol.units import Micros
+from testnet.bench.cli import bench
 from testnet.offers import wait_for_offers
 from testnet.plan import plan_network
 from testnet.state import Running, load, must_load, remove, save, state_folder, stop
@@ -118,6 +119,9 @@ def down(name: str, state: Path | None, as_json: bool) -> None:
         print_document({"schema": "p2pnode.testnet.down/1", "stopped": len(running.nodes)})
     else:
         click.echo(f"stopped {len(running.nodes)} nodes, deleted {folder}")
+
+
+testnet.add_command(bench)
 
 
 def _document(running: Running) -> dict[str, Any]:

@@ -187,7 +187,7 @@ def _follow(stage: Stage, job: Document) -> Document:
     offset, document = 0, job
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        document = get(stage.renter, f"/v1/jobs/{job['id']}")
+        document = dict(get(stage.renter, f"/v1/jobs/{job['id']}"))
         piece = get_bytes(stage.renter, f"/v1/jobs/{job['id']}/log?offset={offset}")
         offset += len(piece)
         for line in piece.decode(errors="replace").splitlines():

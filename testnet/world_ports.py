@@ -19,10 +19,10 @@ from testnet.world_fuse import Life
 class Road:
     """What happens to a frame on its way."""
 
+    witness: Callable[[bytes], None]
+    """witness(frame): the node has said this; it is about to leave."""
     travel: Callable[[trio.abc.Stream], Awaitable[None]]
     """travel(stream): return when the frame may enter the stream; the stream may break first."""
-    witness: Callable[[bytes], None]
-    """witness(frame): it is about to leave; raises if it must not."""
 
 
 class FusedStore:
@@ -100,9 +100,10 @@ class FusedStream(trio.abc.Stream):
         self._road = road
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        self._life.look()
+        self._road.witness(bytes(data))
         await self._road.travel(self._stream)
         self._life.begin("frame")
-        self._road.witness(bytes(data))
         await self._stream.send_all(data)
         self._life.finish("frame")
 

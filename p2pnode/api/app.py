@@ -8,7 +8,13 @@ from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 from litestar.openapi.config import OpenAPIConfig
 
-from p2pnode.api.documents import AskChange, OfferListDocument, Problem, StatusDocument
+from p2pnode.api.documents import (
+    ArrivalListDocument,
+    AskChange,
+    OfferListDocument,
+    Problem,
+    StatusDocument,
+)
 from p2pnode.api.job_routes import JobServices, job_routes
 from p2pnode.matching.search import Wish
 from protocol.advert import TIERS, Tier
@@ -26,6 +32,7 @@ class Services:
 
     status: Callable[[], StatusDocument]
     search: Callable[[Wish, int], OfferListDocument]
+    arrivals: Callable[[], ArrivalListDocument]
     set_ask: Callable[[AskChange], None]
     """Raises LocalFault."""
 
@@ -63,13 +70,17 @@ def build_app(services: Services, jobs: JobServices) -> Litestar:
         )
         return services.search(wish, max(0, min(limit, SHOWN_MAX)))
 
+    @get("/v1/offers/arrivals")
+    async def arrivals() -> ArrivalListDocument:
+        return services.arrivals()
+
     @post("/v1/ask", status_code=200)
     async def ask(data: AskChange) -> dict[str, str]:
         services.set_ask(data)
         return {"applies": "now, to new leases"}
 
     return Litestar(
-        route_handlers=[healthz, status, offers, ask, *job_routes(jobs)],
+        route_handlers=[healthz, status, offers, arrivals, ask, *job_routes(jobs)],
         exception_handlers={LocalFault: _local_fault, HTTPException: _http_fault},
         openapi_config=OpenAPIConfig(title="p2pnode", version="1", path="/schema"),
         # Litestar would take over the root logger.

@@ -95,6 +95,24 @@ class OfferListDocument(Struct, frozen=True, kw_only=True):
     """Offers that fit but are beyond the limit."""
 
 
+class ArrivalDocument(Struct, frozen=True, kw_only=True):
+    """When this node put one advert into its book, by its own clock."""
+
+    key: str
+    incarnation: int
+    seq: int
+    ask_micro: int | None
+    """The silver one."""
+    taken_ms: int
+
+
+class ArrivalListDocument(Struct, frozen=True, kw_only=True):
+    """How news of offers has reached this node lately, oldest first."""
+
+    schema: str = "p2pnode.offer.arrivals/1"
+    items: tuple[ArrivalDocument, ...]
+
+
 class AskChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A new posted price."""
 

@@ -7,6 +7,7 @@ enforces; Docker holds their logs and how they ended, and `run` catches up.
 
 import logging
 import os
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -71,12 +72,13 @@ class Docker:
     Raises LocalFault if Docker refuses, Unavailable if it does not answer.
     """
 
-    def __init__(self, socket: Path) -> None:
-        self._api: Any = docker.APIClient(f"unix://{socket}", version=API, timeout=CALL_S)
+    def __init__(self, path: Path) -> None:
+        self._socket = path
+        self._api: Any = docker.APIClient(f"unix://{path}", version=API, timeout=CALL_S)
 
     def ground(self) -> Ground:
         """The self-check. Raises LocalFault if jobs must not be run with this engine."""
-        with _faults():
+        with self._asking():
             info, version = self._api.info(), self._api.version(api_version=False)
         ground = read_ground(info, version, user=os.geteuid(), group=os.getegid())
         # Podman and others take a runtime that does not exist, and so perhaps other things.
@@ -101,24 +103,24 @@ class Docker:
 
     def image(self, image: str) -> Json | None:
         """What is known of the image; None if it is not here."""
-        with _faults():
+        with self._asking():
             return _if_there(self._api.inspect_image, image)
 
     def load(self, archive: bytes) -> None:
         """The image is here."""
-        with _faults():
+        with self._asking():
             for line in self._api.load_image(archive):
                 if "error" in line:
                     raise LocalFault(f"the image cannot be loaded: {line['error']}")
 
     def inspect(self, name: str) -> Json | None:
         """What is known of the container; None if there is none."""
-        with _faults():
+        with self._asking():
             return _if_there(self._api.inspect_container, name)
 
     def create(self, name: str, asked: Json) -> None:
         """The container is there, not started; raises LocalFault if it is not what was asked."""
-        with _faults():
+        with self._asking():
             self._api.create_container_from_config(asked, name)
         try:
             check_made_as_asked(asked, self.inspect(name) or {})
@@ -129,7 +131,7 @@ class Docker:
     def start(self, name: str) -> None:
         """The container runs, or did; nothing happens if it does. Raises LocalFault: it is gone."""
         try:
-            with _faults():
+            with self._asking():
                 self._api.start(name)
         except LocalFault:
             self.remove(name)
@@ -137,7 +139,7 @@ class Docker:
 
     def kill(self, name: str, signal: str) -> None:
         """Signal the container; nothing happens if it is over or gone."""
-        with _faults():
+        with self._asking():
             try:
                 self._api.kill(name, signal)
             except APIError as error:
@@ -146,12 +148,12 @@ class Docker:
 
     def remove(self, name: str) -> None:
         """There is no such container; nothing of it goes on."""
-        with _faults():
+        with self._asking():
             _if_there(partial(self._api.remove_container, v=True, force=True), name)
 
     def runs(self, node: str) -> list[str]:
         """The ids of this node's runs that have a container."""
-        with _faults():
+        with self._asking():
             found = self._api.containers(all=True, filters={"label": f"{LABEL_NODE}={node}"})
         return sorted(each["Labels"][LABEL_RUN] for each in found)
 
@@ -163,7 +165,7 @@ class Docker:
         options = {"stdout": 1, "stderr": 1, "timestamps": 1, "follow": int(follow), "since": since}
         # docker-py's own call drops the frames, with which the instants would be lost.
         url = f"{self._api.base_url}/v{API}/containers/{name}/logs"
-        with _faults():
+        with self._asking():
             response = self._api.get(url, params=options, stream=True, timeout=(CALL_S, None))
         if response.status_code == 200:
             return _chunks(response), partial(_shut, response)
@@ -171,6 +173,23 @@ class Docker:
         if response.status_code == 404:
             return None
         raise Unavailable(f"no log of {name}: HTTP {response.status_code}")
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Around each call; see the class for what is raised."""
+        try:
+            # Docker-py leaks the socket of a connection that fails, so it is tried here first.
+            with socket.socket(socket.AF_UNIX) as trial:
+                trial.settimeout(CALL_S)
+                trial.connect(str(self._socket))
+            yield
+        except APIError as error:
+            if error.status_code == 409:
+                raise Unavailable(f"the container engine is at it: {error.explanation}") from error
+            what = f"the container engine refuses: {error.explanation or error}"
+            raise LocalFault(what) from error
+        except (OSError, DockerException) as error:
+            raise Unavailable(f"the container engine does not answer: {error}") from error
 
 
 def _if_there(call: Callable[[str], T], name: str) -> T | None:
@@ -193,18 +212,6 @@ def _shut(response: Any) -> None:  # noqa: ANN401 - docker-py has no types
         CancellableStream(None, response).close()
 
 
-@contextmanager
-def _faults() -> Iterator[None]:
-    try:
-        yield
-    except APIError as error:
-        if error.status_code == 409:
-            raise Unavailable(f"the container engine is at it: {error.explanation}") from error
-        raise LocalFault(f"the container engine refuses: {error.explanation or error}") from error
-    except (OSError, DockerException) as error:
-        raise Unavailable(f"the container engine does not answer: {error}") from error
-
-
 class DockerEngine:
     """See Engine. Runs live under `jobs`; `node` tells our containers from other nodes' ones.
 
@@ -215,7 +222,7 @@ class DockerEngine:
         self,
         jobs: Path,
         *,
-        socket: Path,
+        docker_socket: Path,
         node: str,
         clock: WallClock,
         files: trio.CapacityLimiter,
@@ -225,7 +232,7 @@ class DockerEngine:
         self._node = node
         self._clock = clock
         self._default_image = default_image
-        self._docker = Docker(socket)
+        self._docker = Docker(docker_socket)
         self._threads = Threads(
             calls=trio.CapacityLimiter(CALLS_MAX),
             followers=trio.CapacityLimiter(FOLLOWERS_MAX),

@@ -24,6 +24,7 @@ from p2pnode.execution.process_tree import (
 )
 from p2pnode.execution.records import claim_record, read_record, write_record
 from p2pnode.execution.run_log import read_part
+from p2pnode.execution.spec import Spec, write_spec
 from p2pnode.execution.workspace import (
     Workspace,
     list_workspaces,
@@ -133,21 +134,29 @@ async def _launch(spec: bytes) -> None:
 
 
 def _prepare(workspace: Workspace, run: Run) -> bytes | None:
-    """What the supervisor reads, see its `read_spec`; None if there was one. Raises LocalFault."""
+    """What the supervisor reads, as bytes; None if there was one. Raises LocalFault."""
     make_workspace(workspace)
     if _read(workspace.records / "claim") is not None:
         return None
     make_job_folders(workspace)
     limits = run.limits
-    pieces = [
-        f"work={workspace.work}",
-        f"log={workspace.log}",
-        f"records={workspace.records}",
-        *(f"argv={argument}" for argument in run.argv),
-        *(f"variable={name}={value}" for name, value in environment(workspace, run).items()),
-        *(f"{name}={getattr(limits, name)}" for name in (*Bounds.__slots__, "log_bytes")),
-    ]
-    return "".join(f"{piece}\0" for piece in pieces).encode("utf-8", "surrogateescape")
+    return write_spec(
+        Spec(
+            work=workspace.work,
+            log=workspace.log,
+            records=workspace.records,
+            argv=run.argv,
+            variables=environment(workspace, run),
+            bounds=Bounds(
+                time_ms=limits.time_ms,
+                memory_mib=limits.memory_mib,
+                cpus_milli=limits.cpus_milli,
+                pids=limits.pids,
+                disk_mib=limits.disk_mib,
+            ),
+            log_bytes=limits.log_bytes,
+        )
+    )
 
 
 def environment(workspace: Workspace, run: Run) -> dict[str, str]:

@@ -41,6 +41,7 @@ class Status:
     pid: int
     state: str
     parent: int
+    group: int
     threads: int
     ticks: int
 
@@ -57,6 +58,7 @@ def status_of(pid: int) -> Status | None:
         pid=pid,
         state=fields[0].decode("ascii"),
         parent=int(fields[1]),
+        group=int(fields[2]),
         threads=int(fields[17]),
         ticks=int(fields[19]),
     )

@@ -12,23 +12,20 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from p2pnode.execution.confinement import MIB, Bounds, adopt_orphans, confine, threads_max_of
+from p2pnode.execution.confinement import MIB, adopt_orphans, confine, threads_max_of
 from p2pnode.execution.disk_use import disk_bytes
 from p2pnode.execution.process_tree import (
-    Process,
-    boot_id,
     descendants,
     identify,
     memory_bytes,
     oom_kills,
-    send_signal,
 )
 from p2pnode.execution.records import claim_record, read_record, write_record
 from p2pnode.execution.run_log import RunLog
+from p2pnode.execution.spec import Spec, read_spec
 
 MEASURE_S = 0.5
 """How often memory and processes are counted; it costs some milliseconds each time."""
@@ -40,38 +37,6 @@ LOG_READ_BYTES = 65_536
 RECORD_TRIES = 30
 """Once a second: an owner whose disk is full gets half a minute to make room for an ending."""
 STARTED = b"started"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spec:
-    """What to run and where, as the engine writes it to our stdin."""
-
-    work: Path
-    log: Path
-    records: Path
-    argv: tuple[str, ...]
-    variables: dict[str, str]
-    bounds: Bounds
-    log_bytes: int
-
-
-def read_spec(raw: bytes) -> Spec:
-    """The spec in "key=value" pieces that end with a zero byte; `argv` and `variable` repeat."""
-    pieces = [
-        piece.partition("=") for piece in raw.decode("utf-8", "surrogateescape").split("\0")[:-1]
-    ]
-    one = {key: value for key, _, value in pieces}
-    variables = [value.partition("=") for key, _, value in pieces if key == "variable"]
-    numbers = {name: int(one[name]) for name in Bounds.__slots__}
-    return Spec(
-        work=Path(one["work"]),
-        log=Path(one["log"]),
-        records=Path(one["records"]),
-        argv=tuple(value for key, _, value in pieces if key == "argv"),
-        variables={name: value for name, _, value in variables},
-        bounds=Bounds(**numbers),
-        log_bytes=int(one["log_bytes"]),
-    )
 
 
 class Supervisor:
@@ -136,6 +101,11 @@ class Supervisor:
         while self._read_output():
             pass
         self._log.close()
+        # The other, short name of the temporary directory lies outside the workspace.
+        shortcut = Path(self._spec.variables["TMPDIR"])
+        with suppress(OSError):
+            if shortcut.is_symlink():
+                shortcut.unlink()
 
     def record(self) -> None:
         """The ending is durable, or the disk stayed full for too long: then OSError."""
@@ -273,9 +243,7 @@ class Supervisor:
         if -returned == signal.SIGKILL and oom_kills() > self._oom_kills:
             self._detail = "the host ran out of memory"
             return "memory"
-        return {signal.SIGXFSZ: "disk", signal.SIGXCPU: "time"}.get(
-            signal.Signals(-returned), "signal"
-        )
+        return {int(signal.SIGXFSZ): "disk", int(signal.SIGXCPU): "time"}.get(-returned, "signal")
 
 
 def _note(_number: int, _frame: object) -> None:
@@ -283,9 +251,15 @@ def _note(_number: int, _frame: object) -> None:
 
 
 def _signal_all(number: int) -> None:
-    boot = boot_id()
-    for status in descendants(os.getpid()):
-        send_signal(Process(pid=status.pid, ticks=status.ticks, boot=boot), number)
+    """Signal every descendant, by its process group.
+
+    A group takes a signal as one, so that no member can fork away from it; the job began a session
+    of its own, and nobody outside can be in a group of that or of a session that it began.
+    """
+    groups = {status.group for status in descendants(os.getpid())} - {os.getpgrp()}
+    for group in sorted(groups):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)
 
 
 def _now() -> float:

@@ -121,7 +121,8 @@ def make_job_folders(workspace: Workspace) -> None:
 def socket_folder(workspace: Workspace) -> Path:
     """`scratch`, by a name that leaves room for the sockets that libraries make in it.
 
-    Without this, a data loader with several workers fails under a home with a long path.
+    Without this, a data loader with several workers fails under a home with a long path. The
+    other name is a link that goes when the run ends, or else with the workspace.
     """
     if len(os.fsencode(workspace.scratch)) <= SOCKET_FOLDER_BYTES_MAX:
         return workspace.scratch

@@ -1,11 +1,13 @@
 """The newest advert of every unit group that this node has seen. Plain data, one owner."""
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
+from typing import Final
 
-from protocol.advert import Advert, check_advert, is_expired
+from protocol.advert import Advert, ask_for, check_advert, is_expired
 from protocol.certificate import Certificate, ReadCertificate
 from protocol.errors import PeerFault
 from protocol.genesis import Genesis, net_of
@@ -17,6 +19,10 @@ from protocol.limits import (
 from protocol.offers import OfferHead, group_key, root_of, supersedes
 from protocol.units import Digest, Millis, PeerId, PublicKey
 from protocol.wire import unpack
+
+
+ARRIVALS_KEPT_MAX: Final = 1_024
+"""What a book remembers of when it heard what: some minutes of twenty busy owners."""
 
 
 class Outcome(Enum):
@@ -46,6 +52,16 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """When an advert was put into the book, for those who measure how news travels."""
+
+    head: OfferHead
+    ask_micro: int | None
+    """The silver one."""
+    taken_ms: Millis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Tombstone:
     """What is left of an expired advert until nothing older can be alive any more."""
 
@@ -65,6 +81,7 @@ class Book:
         self._expired: dict[bytes, _Tombstone] = {}
         self._raw_known: set[bytes] = set()
         self._groups_of: dict[PublicKey, int] = {}
+        self._arrivals: deque[Arrival] = deque(maxlen=ARRIVALS_KEPT_MAX)
 
     def take(
         self, raw: bytes, *, now: Millis, publisher: PeerId | None = None
@@ -135,6 +152,10 @@ class Book:
         """The newest advert of this group, withdrawn or not."""
         return self._offers.get(key)
 
+    def arrivals(self) -> tuple[Arrival, ...]:
+        """The newest ARRIVALS_KEPT_MAX adverts that were put in, in that order."""
+        return tuple(self._arrivals)
+
     def root(self) -> Digest:
         """One digest over all heads: equal roots mean equal books."""
         return root_of(list(self._heads()))
@@ -173,6 +194,13 @@ class Book:
         if (old := self._offers.get(key)) is not None:
             self._raw_known.discard(sha256(old.raw).digest())
         self._offers[key] = offer
+        self._arrivals.append(
+            Arrival(
+                head=offer.head,
+                ask_micro=ask_for(offer.advert, "silver"),
+                taken_ms=offer.taken_ms,
+            )
+        )
         self._raw_known.add(sha256(offer.raw).digest())
 
     def _forget(self, key: bytes, signer: PublicKey) -> None:

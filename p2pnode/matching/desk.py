@@ -14,13 +14,14 @@ from p2pnode.clock import WallClock
 from p2pnode.matching.provider import Provider
 from p2pnode.matching.quoting import No, Question, TurnOf, quote
 from p2pnode.network.exchange import Handler
-from protocol.auction import Bid, Refusal, Reply, Rfq, Take
+from protocol.auction import Bid, Refusal, Reply, Rfq, Take, check_rfq
 from protocol.certificate import Certificate
 from protocol.codec import decode, encode
 from protocol.errors import PeerFault, Unavailable
 from protocol.genesis import Genesis, net_of
-from protocol.lease import LeaseRequest, check_request, digest_of_terms
+from protocol.lease import LeaseRequest, check_request
 from protocol.limits import BIDS_OUTSTANDING_MAX, FRAME_BYTES_MAX, QUOTE_BYTES_MAX, SEAL_BYTES
+from protocol.scoring import check_takes
 from protocol.signing import Signer
 from protocol.units import Digest, Millis, PeerId, PublicKey
 from protocol.wire import Sealed, pack, unpack
@@ -80,7 +81,7 @@ class Desk:
         self._admit_job = admit_job
         self._on_grant = on_grant
         self._clock = clock
-        self._bids: OrderedDict[Digest, Bid] = OrderedDict()
+        self._bids: OrderedDict[Digest, Sealed[Bid]] = OrderedDict()
         self.quoted = 0
         self.granted = 0
         self.refused: dict[str, int] = {}
@@ -96,15 +97,17 @@ class Desk:
             raise PeerFault("codec.size")
         sealed = unpack(body, self._net, Rfq)
         self._check_speaker(peer, sealed.signer)
-        if sealed.body.owner != self._signer.public:
-            raise PeerFault("rfq.owner")
-        return encode(self._quote(sealed))
-
-    def _quote(self, sealed: Sealed[Rfq]) -> Reply:
         now = self._clock.now()
+        try:
+            check_rfq(sealed.body, owner=self._signer.public, genesis=self._genesis, now=now)
+        except PeerFault as fault:
+            if fault.rule not in {"rfq.stale", "rfq.future"}:
+                raise
+            return encode(self._no(sealed, No("STALE", f"our clock says {now} ms")))
+        return encode(self._quote(sealed, now))
+
+    def _quote(self, sealed: Sealed[Rfq], now: Millis) -> Reply:
         rfq = sealed.body
-        if not self._is_timely(rfq, now):
-            return self._no(sealed, No("STALE", f"our clock says {now} ms"))
         shelf = next((s for s in self._provider.shelves if s.group == rfq.group), None)
         answer = quote(
             Question(rfq=rfq, digest=sealed.digest, renter=sealed.signer),
@@ -115,26 +118,23 @@ class Desk:
         )
         if isinstance(answer, No):
             return self._no(sealed, answer)
-        bid = msgspec.structs.replace(answer, head_seq=self._books.height())
+        until = min(answer.valid_until_ms, now + self._genesis.bounds.bid_life_ms)
+        bid = msgspec.structs.replace(
+            answer, head_seq=self._books.height(), valid_until_ms=Millis(until)
+        )
         raw = pack(bid, signer=self._signer, net=self._net)
-        self._remember(unpack(raw, self._net, Bid).digest, bid, now)
+        self._remember(unpack(raw, self._net, Bid), now)
         self.quoted += 1
         return Reply(yes=raw)
 
-    def _is_timely(self, rfq: Rfq, now: Millis) -> bool:
-        return (
-            rfq.issued_ms <= now + self._genesis.bounds.skew_ms
-            and now <= rfq.not_after_ms
-            and rfq.start_ms < rfq.end_ms
-        )
-
-    def _remember(self, digest: Digest, bid: Bid, now: Millis) -> None:
-        self._bids[digest] = bid
+    def _remember(self, bid: Sealed[Bid], now: Millis) -> None:
+        self._bids[bid.digest] = bid
         while self._bids:
-            oldest = next(iter(self._bids))
-            if self._bids[oldest].valid_until_ms >= now and len(self._bids) <= BIDS_OUTSTANDING_MAX:
+            oldest = next(iter(self._bids.values()))
+            is_firm = oldest.body.valid_until_ms >= now
+            if is_firm and len(self._bids) <= BIDS_OUTSTANDING_MAX:
                 return
-            del self._bids[oldest]
+            del self._bids[oldest.digest]
 
     async def _answer_take(self, peer: PeerId, body: bytes) -> bytes:
         await trio.lowlevel.checkpoint()
@@ -153,7 +153,7 @@ class Desk:
                 raise
             return encode(self._no(sealed, No("STALE", f"our clock says {now} ms")))
         bid = self._bids.get(sealed.body.bid)
-        if bid is None or bid.valid_until_ms < now or sealed.body.start_ms < now:
+        if bid is None or bid.body.valid_until_ms < now or sealed.body.start_ms < now:
             return encode(self._no(sealed, No("STALE", "the bid is over")))
         check_takes(sealed, bid)
         job = None if take.job is msgspec.UNSET else take.job
@@ -185,20 +185,3 @@ class Desk:
             issued_ms=self._clock.now(),
         )
         return Reply(no=pack(refusal, signer=self._signer, net=self._net))
-
-
-def check_takes(sealed: Sealed[LeaseRequest], bid: Bid) -> None:
-    """Whether the request takes this bid as it was made. Raises PeerFault `request.bid`."""
-    request = sealed.body
-    same = (
-        bid.renter == sealed.signer
-        and request.units == bid.units
-        and (request.start_ms, request.end_ms) == (bid.start_ms, bid.end_ms)
-        and (request.tier, request.money) == (bid.tier, bid.money)
-        and request.micro_per_gpu_hour == bid.micro_per_gpu_hour
-        and request.period_ms == bid.period_ms
-        and (request.notice_ms, request.lapse_ms) == (bid.notice_ms, bid.lapse_ms)
-        and request.terms == digest_of_terms(bid.terms)
-    )
-    if not same:
-        raise PeerFault("request.bid", "differs from the bid that it names")

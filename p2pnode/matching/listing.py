@@ -15,7 +15,7 @@ from protocol.units import Digest, NetId, PublicKey
 
 log = logging.getLogger(__name__)
 
-START_S_MAX: Final = 5.0
+START_S_MAX: Final = 10.0
 """Nodes that start together announce one after the other: each costs the others connections."""
 AGAIN_S: Final = (15.0, 45.0)
 """What was announced while the network was young, or lost, is announced again after these."""

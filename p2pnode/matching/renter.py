@@ -18,11 +18,19 @@ from protocol.advert import Tier, ask_for
 from protocol.auction import Bid, Need, Refusal, Reply, Rfq, Take
 from protocol.codec import decode, encode
 from protocol.errors import P2PError, PeerFault, Unavailable
+from protocol.genesis import Genesis, net_of
 from protocol.lease import LeaseRequest, charge, digest_of_terms
 from protocol.limits import FRAME_BYTES_MAX, REQUEST_LIFE_MS_MAX
-from protocol.scoring import AuctionRecord, Heard, check_answer, expected_cost, ranking
+from protocol.scoring import (
+    AuctionRecord,
+    Heard,
+    check_bid,
+    check_refusal,
+    expected_cost,
+    ranking,
+)
 from protocol.signing import Signer
-from protocol.units import Digest, Mebibytes, Micros, Millis, MillisSpan, NetId, PeerId, PublicKey
+from protocol.units import Digest, Mebibytes, Micros, Millis, MillisSpan, PeerId, PublicKey
 from protocol.wire import Sealed, pack, unpack
 
 log = logging.getLogger(__name__)
@@ -118,6 +126,7 @@ class _Answers:
     refusals: list[bytes] = field(default_factory=list)
     why: dict[str, int] = field(default_factory=dict)
     chosen: list[Digest] = field(default_factory=list)
+    round: int = 0
 
     def count(self, reason: str) -> None:
         self.why[reason] = self.why.get(reason, 0) + 1
@@ -130,7 +139,7 @@ class Renter:
         self,
         *,
         signer: Signer,
-        net: NetId,
+        genesis: Genesis,
         offers: Callable[[], Iterable[Offer]],
         ask: Ask,
         reliability_ppm: Callable[[PublicKey], int],
@@ -138,7 +147,8 @@ class Renter:
         clock: WallClock,
     ) -> None:
         self._signer = signer
-        self._net = net
+        self._genesis = genesis
+        self._net = net_of(genesis)
         self._offers = offers
         self._ask = ask
         self._reliability_ppm = reliability_ppm
@@ -157,6 +167,7 @@ class Renter:
             shortlist, left = _shortlist(left, order.tier)
             if not shortlist:
                 break
+            answers.round += 1
             await self._gather(order, shortlist, answers)
             won = await self._take_best(order, answers, seed, (seal_job, remember))
             if won is not None:
@@ -182,7 +193,7 @@ class Renter:
                 self._note_refusal(reply, rfq.digest, offer, answers)
                 return
             bid = unpack(reply.yes, self._net, Bid)
-            check_answer(rfq, bid)
+            check_bid(bid, rfq, genesis=self._genesis, now=self._clock.now())
         except Unavailable:
             answers.count("unreachable")
         except PeerFault as fault:
@@ -193,16 +204,17 @@ class Renter:
                 answers.count("price")
                 return
             heard = Heard(
-                rfq=raw, bid=reply.yes, reliability_ppm=self._reliability_ppm(offer.signer)
+                rfq=raw,
+                bid=reply.yes,
+                reliability_ppm=self._reliability_ppm(offer.signer),
+                round=answers.round,
             )
             answers.bids[bid.digest] = (offer, heard, bid)
 
     def _note_refusal(self, reply: Reply, of: Digest, offer: Offer, answers: _Answers) -> None:
-        if reply.no is UNSET:
-            raise PeerFault("reply.empty")
+        assert reply.no is not UNSET
         refusal = unpack(reply.no, self._net, Refusal)
-        if refusal.signer != offer.signer or refusal.body.of != of:
-            raise PeerFault("refusal.answer", "refuses something else")
+        check_refusal(refusal, of=of, owner=offer.signer, renter=self._signer.public)
         answers.count(refusal.body.reason.lower())
         answers.refusals.append(reply.no)
 
@@ -213,16 +225,20 @@ class Renter:
         scored = [
             (digest, expected_cost(bid.body, reliability_ppm=heard.reliability_ppm))
             for digest, (_, heard, bid) in answers.bids.items()
+            if heard.round == answers.round
         ]
-        for digest in ranking(scored, seed)[len(answers.chosen) :]:
+        for digest in ranking(scored, seed):
             offer, _, bid = answers.bids[digest]
             answers.chosen.append(digest)
+            try:
+                job = seal_job(offer)
+            except PeerFault as fault:
+                log.info("no job sealed", extra={"owner": offer.signer.hex(), "rule": fault.rule})
+                answers.count("invalid")
+                continue
             raw = pack(self._request(order, bid), signer=self._signer, net=self._net)
             taking = Taking(
-                peer=offer.certificate.peer_id,
-                owner=offer.signer,
-                request=raw,
-                job=seal_job(offer),
+                peer=offer.certificate.peer_id, owner=offer.signer, request=raw, job=job
             )
             await remember(taking)
             grant = await self._take(taking, offer, answers)

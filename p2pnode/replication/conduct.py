@@ -17,6 +17,8 @@ STRANGERS_BURST: Final = 20_000
 """Entries and evidence that one peer may bring of feeds that we did not ask for by name: a small
 network's at once.
 """
+CONFLICT_ENTRIES: Final = 50
+"""What a conflict is charged as: it is compared with all others at its place, in up to 30 ms."""
 TURNS_PER_S: Final = 20
 TURNS_BURST: Final = 200
 """Bounds what one peer can make us read and send to a few megabytes a second."""
@@ -54,6 +56,13 @@ class Conduct:
     async def wait_stranger(self, peer: PeerId) -> None:
         """The peer may bring another entry of a feed that we did not ask for by name."""
         await trio.sleep(self._strangers.draw(peer, trio.current_time()))
+
+    async def wait_conflict(self, peer: PeerId) -> None:
+        """The peer brought a conflict, which is paid for afterwards: only then is it known."""
+        wait_s = 0.0
+        for _ in range(CONFLICT_ENTRIES):
+            wait_s = self._strangers.draw(peer, trio.current_time())
+        await trio.sleep(wait_s)
 
     def count(self, peer: PeerId, fault: PeerFault) -> None:
         """The peer broke a rule."""

@@ -67,6 +67,8 @@ class Conversation:
                 await self.conduct.wait_stranger(self.peer)
             taken = self.session.perform(effect)
             self._note(effect, taken)
+            if taken is Taken.CONFLICT:
+                await self.conduct.wait_conflict(self.peer)
         if effects:
             self.ledger.flush()
 

@@ -110,7 +110,7 @@ async def test_nobody_is_dialled_for_having_been_heard_of(start: Start) -> None:
 async def test_connections_that_only_a_look_up_needed_are_closed(
     start: Start, nursery: trio.Nursery
 ) -> None:
-    with setting(libp2p_directory, IDLE_S=1):
+    with setting(libp2p_directory, IDLE_S=1, CLOSE_ABOVE=0):
         one, used, unused = await start(3)
         await suite.gather_around(one, used, unused)
         await until(lambda: len(table(one)) == 2)

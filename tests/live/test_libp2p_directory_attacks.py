@@ -8,6 +8,7 @@ from libp2p.kad_dht.pb.kademlia_pb2 import Message
 from libp2p.kad_dht.routing_table import KBucket
 from libp2p.peer.id import ID
 from libp2p.peer.peerinfo import PeerInfo
+from multiaddr import Multiaddr
 
 from p2pnode.network.libp2p_adapter import kad_server, provider_records
 from p2pnode.network.libp2p_adapter.kad_frames import (
@@ -247,9 +248,14 @@ def test_of_an_answer_only_what_is_wanted_is_read() -> None:
 
 
 async def test_a_full_bucket_dials_nobody(start: Start) -> None:
-    (one,) = await start(1)
-    bucket = KBucket(one._host.host, 1)
-    assert await bucket.add_peer(PeerInfo(ID(peer(1)), []))
-    with trio.fail_after(1):
-        assert await bucket.add_peer(PeerInfo(ID(peer(2)), []))
+    one, other = await start(2)
+    host, where = one._host.host, [Multiaddr(address) for address in other.addresses()]
+    host.get_peerstore().add_addrs(ID(other.peer_id), where, 60)
+    bucket = KBucket(host, 1)
+    assert await bucket.add_peer(PeerInfo(ID(other.peer_id), where))
+    assert await bucket.add_peer(info(2)), "nobody is connected, so the new one is as good"
     assert one.neighbours() == ()
+    await one.connect(other.peer_id, other.addresses())
+    bucket = KBucket(host, 1)
+    assert await bucket.add_peer(PeerInfo(ID(other.peer_id), where))
+    assert not await bucket.add_peer(info(2))

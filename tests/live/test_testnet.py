@@ -1,7 +1,5 @@
 """A testnet of real processes, through the commands that people type."""
 
-import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,40 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.live.commands import document, p2pnode, processes_of
+
 pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
-
-
-def p2pnode(*arguments: str, code: int = 0) -> str:
-    """What the command prints; it must end with this exit code."""
-    done = subprocess.run(
-        [sys.executable, "-m", "p2pnode", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout
-
-
-def document(*arguments: str, code: int = 0) -> Any:
-    return json.loads(p2pnode(*arguments, "--json", code=code))
-
-
-def processes_of(state: Path) -> list[int]:
-    """Every process whose open files or arguments are in the folder."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
-            continue
-        try:
-            links = [str(link.readlink()) for link in (entry / "fd").iterdir()]
-        except OSError:
-            continue
-        if any(link.startswith(str(state)) for link in links):
-            found.append(int(entry.name))
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -161,5 +128,12 @@ def test_the_demo_ends_by_itself_and_leaves_nothing(tmp_path: Path) -> None:
     done = document("demo")
     assert done["ok"] is True
     assert done["nodes"] == 7
+    assert done["moved_after_kill"]
+    assert done["ledgers_agree"]
+    assert done["output_sha256_ok"]
+    assert done["receipts_verified_by"] == 6
+    assert done["bids"] == 6
+    assert done["job_exit"] == 0
     assert done["gpu"] == "simulated"
+    assert done["engine"] == "process"
     assert done["network"].startswith("loopback, test network")

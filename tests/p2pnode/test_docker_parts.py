@@ -85,7 +85,12 @@ def test_any_other_setting_is_refused(key: str) -> None:
 
 
 def test_another_user_and_more_mounts_are_refused() -> None:
-    for change in ({"Config": {"User": "0"}}, {"Mounts": []}, {"Mounts": [{"Destination": "/"}]}):
+    changes: list[dict[str, Any]] = [
+        {"Config": {"User": "0"}},
+        {"Mounts": []},
+        {"Mounts": [{"Destination": "/"}]},
+    ]
+    for change in changes:
         with pytest.raises(LocalFault):
             check_made_as_asked(asked_for(), made(asked_for()) | change)
 
@@ -143,7 +148,10 @@ INFO: dict[str, Any] = {
     "DockerRootDir": "/var/lib/docker/100000.200000",
     "ServerVersion": "26.1",
 }
-PLAIN = {"SecurityOptions": ["name=seccomp,profile=builtin"], "DockerRootDir": "/var/lib/docker"}
+PLAIN: dict[str, Any] = {
+    "SecurityOptions": ["name=seccomp,profile=builtin"],
+    "DockerRootDir": "/var/lib/docker",
+}
 
 
 def ground_of(*, user: int = 0, api: str = "1.45", **changes: Any) -> Ground:

@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
 
 from p2pnode.clock import SystemClock
-from p2pnode.execution.confinement import cores
+from p2pnode.execution.confinement import Bounds, cores
 from p2pnode.execution.engine import Run, RunId
 from p2pnode.execution.process_engine import ProcessEngine
 from p2pnode.execution.process_tree import Process, is_alive, status_of
 from p2pnode.execution.records import read_record
+from p2pnode.execution.spec import Spec, read_spec, write_spec
 from p2pnode.execution.workspace import list_workspaces, remove_workspace, workspace_of
 from protocol.errors import LocalFault
 from tests import engine_suite as suite
@@ -149,7 +152,6 @@ async def test_a_socket_fits_into_the_temporary_directory_however_long_the_home(
     text = "import multiprocessing.connection as c; print(c.Listener(family='AF_UNIX').address)"
     run = suite.make_run((sys.executable, "-c", text))
     assert "listener-" in await output_of(deep, run)
-    remove_workspace(workspace_of(deep, run.id))
     assert not workspace_of(deep, run.id).shortcut.is_symlink()
 
 
@@ -196,6 +198,17 @@ async def test_nothing_outlives_the_job_that_left_it_behind(jobs: Path) -> None:
     ending = await suite.ending_of(engine, run)
     assert (ending.cause, ending.exit_code) == ("exit", 4)
     assert status_of(await stray_of(jobs, run.id)) is None
+
+
+async def test_a_chain_that_forks_away_from_its_signals_is_caught(jobs: Path) -> None:
+    chain = "while True:\n if os.fork(): os._exit(0)\n os.setsid()"
+    text = f"import os, time\nif os.fork(): time.sleep(60)\nprint('ready', flush=True)\n{chain}"
+    engine = make_engine(jobs)
+    run = suite.make_run((sys.executable, "-S", "-c", text))
+    await engine.start(run)
+    await suite.wait_said(engine, run.id, "ready")
+    with trio.fail_after(suite.PATIENCE_S):
+        assert (await engine.stop(run.id, grace_ms=suite.SHORT_MS)).cause == "stopped"
 
 
 async def test_two_nodes_that_start_one_run_start_one_process(jobs: Path) -> None:
@@ -298,6 +311,14 @@ async def test_a_file_cannot_be_larger_than_the_disk_that_was_agreed(jobs: Path)
     assert (ending.cause, ending.signal) == ("disk", signal.SIGXFSZ)
 
 
+async def test_a_signal_without_a_name_is_told_by_its_number(jobs: Path) -> None:
+    text = "import os; os.kill(os.getpid(), 40)"
+    ending = await suite.ending_of(
+        make_engine(jobs), suite.make_run((sys.executable, "-S", "-c", text))
+    )
+    assert (ending.cause, ending.signal) == ("signal", 40)
+
+
 async def test_images_are_refused(jobs: Path) -> None:
     run = Run(id=RunId("a" * 64), argv=("true",), image="sha256:1", limits=suite.limits())
     with pytest.raises(LocalFault, match="no images"):
@@ -313,6 +334,29 @@ async def test_a_run_that_cannot_be_recorded_is_not_started(jobs: Path) -> None:
     with pytest.raises(LocalFault):
         await engine.start(run)
     assert await engine.adopt() == ()
+
+
+@given(
+    argv=st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0")), min_size=1),
+    variables=st.dictionaries(
+        st.from_regex(r"\A[A-Za-z_][A-Za-z0-9_]*\Z"),
+        st.text(st.characters(codec="utf-8", exclude_characters="\0")),
+    ),
+    numbers=st.lists(st.integers(0, 2**63 - 1), min_size=5, max_size=5),
+)
+def test_a_supervisor_is_told_exactly_what_to_run(
+    argv: list[str], variables: dict[str, str], numbers: list[int]
+) -> None:
+    spec = Spec(
+        work=Path("/a\udcff/w=k"),
+        log=Path("/l"),
+        records=Path("/r"),
+        argv=tuple(argv),
+        variables=variables,
+        bounds=Bounds(**dict(zip(Bounds.__slots__, numbers, strict=True))),
+        log_bytes=7,
+    )
+    assert read_spec(write_spec(spec)) == spec
 
 
 def test_cores_are_whole_and_at_most_those_that_there_are() -> None:

@@ -7,7 +7,12 @@ import trio
 
 from ledger.entry import Entry
 from ledger.leveldb_store import open_leveldb
-from p2pnode.replication.conduct import STRANGERS_BURST, STRANGERS_PER_S, Conduct
+from p2pnode.replication.conduct import (
+    CONFLICT_ENTRIES,
+    STRANGERS_BURST,
+    STRANGERS_PER_S,
+    Conduct,
+)
 from p2pnode.replication.replication import ROUND_S
 from protocol.errors import Unavailable
 from protocol.units import PublicKey
@@ -254,6 +259,15 @@ async def test_strangers_entries_come_at_a_bounded_pace(autojump_clock: trio.abc
     for _ in range(STRANGERS_BURST + 2 * STRANGERS_PER_S):
         await conduct.wait_stranger(peer(1))
     assert trio.current_time() == pytest.approx(2, abs=0.1)
+
+
+async def test_conflicts_come_at_a_pace_that_leaves_time_for_others(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    conduct = Conduct()
+    for _ in range((STRANGERS_BURST + STRANGERS_PER_S) // CONFLICT_ENTRIES):
+        await conduct.wait_conflict(peer(1))
+    assert trio.current_time() == pytest.approx(1, abs=0.2)
 
 
 async def test_an_entry_that_came_another_way_is_told_once(

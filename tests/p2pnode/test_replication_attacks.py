@@ -193,3 +193,17 @@ async def test_more_neighbours_than_can_wait_are_no_fault(
         one.replication.meet(peer(number % 200) + number.to_bytes(2, "big"))  # type: ignore[arg-type]
     await trio.sleep(1)
     await check_unharmed(town, one)
+
+
+async def test_a_peer_that_leaves_in_the_middle_is_only_unavailable(
+    town: Town, autojump_clock: trio.abc.Clock
+) -> None:
+    async def leave(stream: trio.abc.Stream) -> None:
+        await FrameReader(stream).next()
+        await write_frame(stream, hello())
+
+    one = await town.add()
+    await town.outsider(LIAR, leave)
+    with pytest.raises(Unavailable, match="ended the session"):
+        await one.replication.fetch(peer(LIAR), TRUE[0].feed, 1)
+    assert one.replication.statistics.refused == {}

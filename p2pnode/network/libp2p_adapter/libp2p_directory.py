@@ -52,15 +52,21 @@ NEAREST: Final = 6
 Owners announce hourly, so fewer will do, and each costs a connection.
 """
 DIALS_AT_ONCE: Final = 2
+AGAIN_S: Final = 60
+"""A peer that could not be dialled is left alone this long, whoever names it."""
 TAKES_PER_S: Final = 0.5
 TAKES_BURST: Final = 5
 """Each peer takes 10 announcements of ours in 10 s and refuses the rest; these make 10 together."""
 LOOK_S: Final = 1.0
 REFRESH_S: Final = 600
 REFRESH_SOON_S: Final = 30
+REFRESH_SPREAD_S: Final = 256
+"""Nodes that start together look for their places one after the other, by their ids."""
 REFRESH_DEADLINE_S: Final = 60
 IDLE_S: Final = 30
 """A connection that a look-up opened is closed after this, unless the node has come to use it."""
+CLOSE_ABOVE: Final = 32
+"""With fewer connections there is no need to close any."""
 DIAL_BELOW: Final = CONNECTIONS_MAX // 2
 """With more connections than this, look-ups make do with them."""
 
@@ -81,6 +87,7 @@ class Libp2pDirectory:
         self._own = PeerId(host.host.get_id().to_bytes())
         self._kad = KadServer(host.host, DHTMode.SERVER if self._is_server else DHTMode.CLIENT)
         self._dialled: dict[PeerId, float] = {}
+        self._failed: dict[PeerId, float] = {}
         self._dialling = trio.CapacityLimiter(DIALS_AT_ONCE)
         self._pace: Budget[PeerId] = Budget(per_s=TAKES_PER_S, burst=TAKES_BURST, keys_max=1_024)
 
@@ -88,7 +95,8 @@ class Libp2pDirectory:
         """Keep the routing table and the connections of the look-ups in order until cancelled."""
         if self._is_server:
             self._streams.serve(KAD, self._kad.answer)
-        refresh_at = trio.current_time() + REFRESH_SOON_S
+        phase_s = self._own[-1] * REFRESH_SPREAD_S / 256
+        refresh_at = trio.current_time() + REFRESH_SOON_S + phase_s
         while True:
             await self._meet_neighbours()
             await self._close_idle()
@@ -156,7 +164,8 @@ class Libp2pDirectory:
     async def _visit(self, lookup: Lookup, contact: Contacts, question: Message) -> None:
         ((peer, addresses),) = contact.items()
         if not self._is_connected(peer):
-            if lookup.dials_left <= 0 or len(self._host.network.connections) >= DIAL_BELOW:
+            is_hopeless = self._failed.get(peer, 0) > trio.current_time() - AGAIN_S
+            if is_hopeless or lookup.dials_left <= 0 or self._has_many_connections():
                 return
             lookup.dials_left -= 1
         answer = await self._ask(peer, addresses, question)
@@ -196,10 +205,14 @@ class Libp2pDirectory:
 
     async def _reach(self, peer: PeerId, addresses: tuple[str, ...]) -> None:
         async with self._dialling:
-            if not self._is_connected(peer):
-                with trio.fail_after(DIAL_S):
-                    await self._streams.connect(peer, addresses)
-                self._dialled[peer] = trio.current_time()
+            if self._is_connected(peer):
+                return
+            # Noted before, so that giving up does not make it forgotten.
+            self._failed[peer] = trio.current_time()
+            with trio.fail_after(DIAL_S):
+                await self._streams.connect(peer, addresses)
+            self._failed.pop(peer, None)
+            self._dialled[peer] = trio.current_time()
 
     async def _meet_neighbours(self) -> None:
         """Let the servers among those whom we are connected with into the routing table."""
@@ -224,12 +237,19 @@ class Libp2pDirectory:
         before_s = trio.current_time() - IDLE_S
         for peer in [peer for peer in self._dialled if not self._is_connected(peer)]:
             del self._dialled[peer]
+        since_s = trio.current_time() - AGAIN_S
+        self._failed = {peer: at_s for peer, at_s in self._failed.items() if at_s > since_s}
         old = [peer for peer, at_s in self._dialled.items() if at_s < before_s]
+        if len(self._host.network.connections) <= CLOSE_ABOVE:
+            return
         for connection in open_connections(self._host.network):
             protocols = [str(stream.get_protocol()) for stream in connection.get_streams()]
             is_used = any(protocol.startswith(_OURS) for protocol in protocols)
             if connection.muxed_conn.peer_id.to_bytes() in old and not is_used:
                 await close_connection(connection)
+
+    def _has_many_connections(self) -> bool:
+        return len(self._host.network.connections) >= DIAL_BELOW
 
     def _is_connected(self, peer: PeerId) -> bool:
         connections = self._host.network.connections.get(ID(peer), ())

@@ -28,6 +28,8 @@ class Dockerd:
         self.folder = folder
         self.socket = folder / "docker.sock"
         self._group = f"p2pnode-test-{os.getpid()}"
+        self._pid_files = [folder / "docker.pid", folder / "exec/containerd/containerd.pid"]
+        self._ended = folder / "ended"
         self._inside: subprocess.Popen[bytes] | None = None
 
     def enter(self, *, remaps: bool) -> None:
@@ -63,30 +65,33 @@ class Dockerd:
         if self._inside.stdout.readline() != b"ready\n":
             self._inside.wait(START_S)
             pytest.skip("namespaces cannot be made here")
-        self.start()
+        try:
+            self.start()
+        except TimeoutError as error:
+            pytest.skip(str(error))
 
     def start(self) -> None:
-        """Dockerd answers."""
-        ended = self.folder / "ended"
-        for name in ("docker.pid", "docker.sock", "exec/containerd/containerd.pid", ended.name):
-            (self.folder / name).unlink(missing_ok=True)
-        command = f"dockerd --config-file {self.folder}/daemon.json; touch {ended}"
+        """Dockerd answers. Raises TimeoutError."""
+        for path in (*self._pid_files, self._ended, self.socket):
+            path.unlink(missing_ok=True)
+        command = f"dockerd --config-file {self.folder}/daemon.json; touch {self._ended}"
         with (self.folder / "log").open("ab") as log:
             self._run_inside("sh", "-c", f"setsid sh -c '{command}' &", log=log)
         deadline = time.monotonic() + START_S
         while not self._answers():
-            if ended.exists() or time.monotonic() > deadline:
-                pytest.skip(f"dockerd does not start: {self._last_words()}")
+            if self._ended.exists() or time.monotonic() > deadline:
+                raise TimeoutError(f"dockerd does not start: {self._last_words()}")
             time.sleep(0.05)
 
     def kill(self) -> None:
         """Dockerd and its containerd die at once; what they run goes on."""
-        pids = [
-            (self.folder / name).read_text()
-            for name in ("docker.pid", "exec/containerd/containerd.pid")
-        ]
-        # Newer containerds have died with dockerd by the time that their turn comes.
+        pids = [path.read_text() for path in self._pid_files]
+        # Most containerds have died with dockerd by the time that their turn comes.
         self._run_inside("sh", "-c", f"kill -9 {pids[0]}; kill -9 {pids[1]} || true")
+        deadline = time.monotonic() + START_S
+        while not self._ended.exists():
+            assert time.monotonic() < deadline, "dockerd survives a kill"
+            time.sleep(0.01)
 
     def client(self, *words: str) -> str:
         """What one call of the engine's API says, by way of curl."""

@@ -1,0 +1,50 @@
+"""`p2pnode testnet bench …`."""
+
+import importlib
+from typing import Any, Final
+
+import click
+
+from p2pnode.cli.output import json_option, note, print_document
+from testnet.bench.report import Report, document_of, show
+
+EXIT_OVER_A_BAR: Final = 1
+
+
+@click.group()
+def bench() -> None:
+    """Measure real processes on this machine; exit code 1 if a bar does not hold."""
+
+
+@bench.command()
+@click.option("--nodes", default=20, show_default=True, help="Owners, each a process; at most 24.")
+@click.option("--changes", default=200, show_default=True, help="Changes of price in all.")
+@click.option("--per-second", default=2.0, show_default=True, help="Changes in a second, in all.")
+@click.option("--seed", default=1, show_default=True, help="Who changes its price when.")
+@json_option
+def gossip(nodes: int, changes: int, per_second: float, seed: int, as_json: bool) -> None:  # noqa: PLR0917 - Click hands options over by name
+    """How soon a changed price is in every node's book."""
+    module = importlib.import_module("testnet.bench.gossip")
+    wish = module.GossipWish(nodes=nodes, changes=changes, per_s=per_second, seed=seed)
+    _tell(module.run(wish, note), as_json=as_json)
+
+
+@bench.command()
+@click.option("--seconds", default=5.0, show_default=True, help="How long each attack lasts.")
+@click.option("--only", multiple=True, help="Only this attack; may be given more than once.")
+@click.option("--seed", default=1, show_default=True, help="What the attackers draw.")
+@json_option
+def attack(seconds: float, only: tuple[str, ...], seed: int, as_json: bool) -> None:
+    """What hostile peers can do to a node, in memory and in delay for honest ones."""
+    module = importlib.import_module("testnet.bench.attack")
+    wish = module.AttackWish(seconds=seconds, only=only, seed=seed)
+    _tell(module.run(wish, note), as_json=as_json)
+
+
+def _tell(report: Any, *, as_json: bool) -> None:
+    assert isinstance(report, Report)
+    if as_json:
+        print_document(document_of(report))
+    else:
+        show(report)
+    click.get_current_context().exit(0 if report.holds else EXIT_OVER_A_BAR)
