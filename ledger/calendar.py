@@ -6,7 +6,7 @@ The owner is the only writer of its units' chains, so what the fold says here is
 from msgspec import UNSET
 
 from ledger.bodies import Body, Grant, GrantTurn, Interval, Reason, Release, ReleaseTurn, Statement
-from ledger.fold import Lease, State
+from ledger.fold import Lease, State, is_answer
 from ledger.limits import OPEN_MAX
 from ledger.units_chain import cut, follows, is_disjoint, next_place, opened, overlaps, turns_of
 from protocol.errors import LocalFault, Unavailable
@@ -96,7 +96,9 @@ def check_innocent(state: State, body: Body, *, author: PublicKey, ts_ms: Millis
         ):
             raise _self_accusing(f"unit {turn.unit.hex()}")
     if isinstance(body, Statement):
-        last_one = state.last_half(author, body.peer, money=body.money)
+        last_one = state.last_half(
+            author, body.peer, money=body.money, is_answer=is_answer(body)
+        )
         last_half = None if last_one is None else last_one.statement
         if last_half is not None and (
             body.ctr <= last_half.ctr

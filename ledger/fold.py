@@ -7,6 +7,8 @@ names them and decides only when it is asked.
 from bisect import bisect_left
 from dataclasses import dataclass
 
+from msgspec import UNSET
+
 from ledger.bodies import (
     Accept,
     Body,
@@ -74,6 +76,10 @@ class Half:
     statement: Statement
 
 
+Account = tuple[PublicKey, PublicKey, str, bool]
+"""Author, peer, unit of money, and whether its halves answer those of the peer."""
+
+
 class State:
     """The fold of all entries applied so far. One owner."""
 
@@ -82,7 +88,7 @@ class State:
         self._accepted: dict[Digest, dict[PublicKey, None]] = {}
         self._released: dict[Digest, dict[Digest, Released]] = {}
         self._turns: dict[tuple[PublicKey, bytes], Turn] = {}
-        self._halves: dict[tuple[PublicKey, PublicKey, str], list[Half]] = {}
+        self._halves: dict[Account, list[Half]] = {}
         self._forks: dict[PublicKey, int] = {}
 
     def __eq__(self, other: object) -> bool:
@@ -126,18 +132,27 @@ class State:
         """The newest entry of the owner's unit; where counters are equal, the smaller id."""
         return self._turns.get((owner, unit))
 
-    def halves(self, author: PublicKey, peer: PublicKey, *, money: str) -> list[Half]:
-        """The author's statements of its account with the peer, by counter, then id."""
-        return list(self._halves.get((author, peer, money), ()))
+    def halves(
+        self, author: PublicKey, peer: PublicKey, *, money: str, is_answer: bool = False
+    ) -> list[Half]:
+        """The author's statements of its account with the peer, by counter, then id.
 
-    def newest_half(self, author: PublicKey, peer: PublicKey, *, money: str) -> Half | None:
+        Those by which it is owed, or with `is_answer` those by which it owes.
+        """
+        return list(self._halves.get((author, peer, money, is_answer), ()))
+
+    def newest_half(
+        self, author: PublicKey, peer: PublicKey, *, money: str, is_answer: bool = False
+    ) -> Half | None:
         """The author's last statement below a fork, which is what may count in its favour."""
-        halves = reversed(self._halves.get((author, peer, money), ()))
+        halves = reversed(self._halves.get((author, peer, money, is_answer), ()))
         return next((half for half in halves if not self.is_forked(author, half.seq)), None)
 
-    def last_half(self, author: PublicKey, peer: PublicKey, *, money: str) -> Half | None:
+    def last_half(
+        self, author: PublicKey, peer: PublicKey, *, money: str, is_answer: bool = False
+    ) -> Half | None:
         """The author's last statement, on whichever branch."""
-        halves = self._halves.get((author, peer, money))
+        halves = self._halves.get((author, peer, money, is_answer))
         return halves[-1] if halves else None
 
     def fork_of(self, feed: PublicKey) -> int | None:
@@ -178,7 +193,7 @@ class State:
                 self._accepted.setdefault(body.grant, {})[entry.feed] = None
             case Statement():
                 half = Half(author=entry.feed, seq=entry.seq, id=entry.id, statement=body)
-                account = (entry.feed, body.peer, body.money)
+                account = (entry.feed, body.peer, body.money, is_answer(body))
                 _insert(self._halves.setdefault(account, []), half)
 
     def _apply_turns(self, entry: Entry, turns: tuple[GrantTurn | ReleaseTurn, ...]) -> None:
@@ -188,6 +203,11 @@ class State:
             old = self._turns.get(unit)
             if old is None or (-new.ctr, new.id) < (-old.ctr, old.id):
                 self._turns[unit] = new
+
+
+def is_answer(statement: Statement) -> bool:
+    """Whether its author owes by it what the other side's half says."""
+    return statement.half is not UNSET
 
 
 def _order(half: Half) -> tuple[int, Digest]:

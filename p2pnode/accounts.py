@@ -120,8 +120,7 @@ class Accounts:
         cosign = self._cosign(tick, lease.owner)
         await self._consent(peer, lease, cosign)
         owners = await self._half_of_owner(peer, lease)
-        self._check_half(owners, self._tick(tick), lease)
-        renters = self._answer_half(owners, lease)
+        renters = await self._answer(peer, owners, lease)
         self._reach.tell(peer)
         receipt = self._receipt(lease, outcome, (tick, cosign), (owners, renters))
         check_receipt(receipt, self._ledger.net)
@@ -139,32 +138,66 @@ class Accounts:
     async def _half_of_owner(self, peer: PeerId, lease: Lease) -> Half:
         while True:
             await self._reach.fetch(peer, lease.owner)
-            half = self._half(lease.owner, lease.renter, lease)
+            half = self._half(lease.owner, lease)
             if half is not None:
                 return half
             await trio.sleep(HALF_POLL_S)
+
+    async def _answer(self, peer: PeerId, owners: Half, lease: Lease) -> Half:
+        """Our half that answers this one; those before it are answered first, each once.
+
+        The numbers are cumulative, so that by each half we owe what the ones before it say too.
+        """
+        while (ours := self._half(lease.renter, lease)) is None:
+            first = self._first_unanswered(lease)
+            if first is None or first.statement.ctr > owners.statement.ctr:
+                raise PeerFault("statement.order", "a half with a counter that was answered")
+            tick = await self._agreed_tick(peer, first)
+            if first == self._first_unanswered(lease):  # else another task was faster
+                self._check_half(first, tick, lease)
+                self._write_answer(first, lease)
+        return ours
+
+    def _first_unanswered(self, lease: Lease) -> Half | None:
+        """The owner's half that is to be answered next."""
+        answered = self._halves(lease.renter, lease)
+        last = answered[-1].statement.ctr if answered else -1
+        halves = self._halves(lease.owner, lease)
+        return next((half for half in halves if half.statement.ctr > last), None)
+
+    async def _agreed_tick(self, peer: PeerId, half: Half) -> Sealed[Tick]:
+        """The tick that this half of an owner is about, co-signed by us."""
+        lease = half.statement.lease
+        if lease is UNSET:
+            raise PeerFault("statement.amount", "about no lease")
+        last = self._cosigned(Digest(lease))
+        if last is None or self._tick(last.tick).digest != half.statement.tick:
+            answer = await self._reach.ask(peer, "lease.tick", encode(LeaseName(lease=lease)))
+            tick = decode(answer, CosignAsk, size_max=FRAME_BYTES_MAX).tick
+            self._cosign(tick, half.author)
+            return self._tick(tick)
+        return self._tick(last.tick)
 
     def _check_half(self, half: Half, tick: Sealed[Tick], lease: Lease) -> None:
         """The account may grow by what the tick says and by nothing else."""
         said = half.statement
         before = [
             other.statement
-            for other in self._halves(lease.owner, lease.renter, lease)
+            for other in self._halves(lease.owner, lease)
             if other.statement.ctr < said.ctr
         ]
         used = before[-1].used_ms if before else 0
         amount = before[-1].amount_micro if before else 0
         if (
             said.tick != tick.digest
+            or said.lease != tick.body.lease
             or said.used_ms - used != tick.body.used_ms
             or said.amount_micro - amount != tick.body.amount_micro
         ):
             raise PeerFault("statement.amount", "differs from the tick that both signed")
 
-    def _answer_half(self, owners: Half, lease: Lease) -> Half:
-        """Our half, which says the same; written once."""
-        if (half := self._half(lease.renter, lease.owner, lease)) is not None:
-            return half
+    def _write_answer(self, owners: Half, lease: Lease) -> None:
+        """Our half that says the same."""
         said = owners.statement
         self._ledger.append(
             Statement(
@@ -173,15 +206,12 @@ class Accounts:
                 used_ms=said.used_ms,
                 amount_micro=said.amount_micro,
                 money=said.money,
-                lease=lease.id,
+                lease=said.lease,
                 tick=said.tick,
                 half=owners.id,
             ),
             self._clock.now(),
         )
-        half = self._half(lease.renter, lease.owner, lease)
-        assert half is not None
-        return half
 
     def _receipt(
         self,
@@ -215,9 +245,9 @@ class Accounts:
 
     def close(self, lease: Lease, tick: Tick | None, digest: Digest | None) -> None:
         """Write our half of a lease of ours that has ended; once, however often it is called."""
-        if tick is None or self._half(lease.owner, lease.renter, lease) is not None:
+        if tick is None or self._half(lease.owner, lease) is not None:
             return
-        before = self._halves(lease.owner, lease.renter, lease)
+        before = self._halves(lease.owner, lease)
         last = before[-1].statement if before else None
         self._ledger.append(
             Statement(
@@ -234,12 +264,20 @@ class Accounts:
 
     # Of both.
 
-    def _half(self, author: PublicKey, peer: PublicKey, lease: Lease) -> Half | None:
-        halves = self._ledger.state.halves(author, peer, money=lease.request.money)
+    def _half(self, author: PublicKey, lease: Lease) -> Half | None:
+        """What this side of the lease has stated of it."""
+        halves = self._halves(author, lease)
         return next((half for half in halves if half.statement.lease == lease.id), None)
 
-    def _halves(self, author: PublicKey, peer: PublicKey, lease: Lease) -> list[Half]:
-        return self._ledger.state.halves(author, peer, money=lease.request.money)
+    def _halves(self, author: PublicKey, lease: Lease) -> list[Half]:
+        """The account of this side of the lease with the other one, in that role."""
+        is_renter = author == lease.renter
+        return self._ledger.state.halves(
+            author,
+            lease.owner if is_renter else lease.renter,
+            money=lease.request.money,
+            is_answer=is_renter,
+        )
 
     def _tick(self, raw: bytes) -> Sealed[Tick]:
         return unpack(raw, self._ledger.net, Tick)

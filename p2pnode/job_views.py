@@ -22,7 +22,7 @@ from p2pnode.api.job_documents import (
     ReceiptDocument,
     VerifyDocument,
 )
-from p2pnode.execution.archive import pack, unpack
+from p2pnode.execution.archive import Packed, pack, unpack
 from p2pnode.jobs.baggage import FileBaggage
 from p2pnode.jobs.jobfile import JobFile
 from p2pnode.jobs.jobs import Submission
@@ -57,9 +57,7 @@ class JobViews:
         if order.input_folder is not None:
             path = self._baggage.path(job, "input.tar")
             await trio.to_thread.run_sync(_make_parent, path, limiter=_FILES)
-            packed = await pack(
-                Path(order.input_folder), path, bytes_max=INPUT_BYTES_MAX, files=_FILES
-            )
+            packed = await _pack_input(Path(order.input_folder), path)
         file = self._node.jobs.submit(
             _submission(
                 job,
@@ -210,6 +208,15 @@ class JobViews:
             output_path=str(self._baggage.path(file.id, "output.tar")),
             has_receipt=self._node.ports.cabinet.get(f"jobs/{file.id}/receipt") is not None,
         )
+
+
+async def _pack_input(folder: Path, archive: Path) -> Packed:
+    try:
+        return await pack(folder, archive, bytes_max=INPUT_BYTES_MAX, files=_FILES)
+    except PeerFault as fault:
+        raise LocalFault(
+            f"{folder} cannot be packed: {fault.detail}.", "leave it out of the input"
+        ) from fault
 
 
 def _submission(job: str, order: JobOrder, archive: Input | None) -> Submission:

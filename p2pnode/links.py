@@ -11,6 +11,7 @@ from ledger.fold import Lease
 from ledger.ledger import Ledger
 from p2pnode.accounts import certificate_in
 from p2pnode.clock import WallClock
+from p2pnode.jobs.driver import LeaseOver
 from p2pnode.network.exchange import Exchange
 from p2pnode.network.peers import Peers
 from p2pnode.network.transport import Streams
@@ -91,7 +92,7 @@ class Links:
     async def confirm(self, peer: PeerId, raw: bytes) -> Lease:
         """The lease that this GRANT gives us, its owner's feed judged, our ACCEPT written.
 
-        Raises Unavailable or PeerFault.
+        Raises LeaseOver if it ended before we took it; Unavailable or PeerFault.
         """
         entry = read_entry(raw, self._ledger.net)
         if not isinstance(read_body(entry.draft), Grant):
@@ -102,7 +103,10 @@ class Links:
         lease = self._ledger.lease(entry.id)
         if lease is None or lease.renter != self._ledger.feed or lease.is_forked:
             raise PeerFault("grant.lease", "the owner's feed does not hold it")
-        self._ledger.accept(entry.id, self._clock.now())
+        now = self._clock.now()
+        if not lease.is_accepted and lease.ended_ms <= now:
+            raise LeaseOver("the lease was over before we took it")
+        self._ledger.accept(entry.id, now)
         self._replication.tell(peer)
         return lease
 

@@ -30,6 +30,7 @@ from p2pnode.job_views import JobViews
 from p2pnode.jobs.baggage import FileBaggage
 from p2pnode.log import log_to
 from p2pnode.membership import bootstrap_in, genesis_of
+from p2pnode.network.libp2p_adapter.host import SEEN_S
 from p2pnode.network.libp2p_adapter.libp2p_transport import Libp2pTransport
 from p2pnode.network.peer_text import address_text, bootstrap_of, peer_text
 from p2pnode.node import Node
@@ -58,8 +59,10 @@ class Ready:
     socket: str
 
 
-def run_node(home: Home, *, on_ready: Callable[[Ready], None]) -> None:
+def run_node(home: Home, *, on_ready: Callable[[Ready], None], seen_s: float = SEEN_S) -> None:
     """Be a node until SIGTERM or SIGINT; a second signal ends it at once.
+
+    `seen_s`: how long gossip is remembered; others than the usual are for experiments.
 
     Raises LocalFault for everything that its owner must mend first.
     """
@@ -67,7 +70,7 @@ def run_node(home: Home, *, on_ready: Callable[[Ready], None]) -> None:
     with locked(home):
         log_to(home.log)
         try:
-            trio.run(_run, home, on_ready)
+            trio.run(_run, home, on_ready, seen_s)
         except BaseExceptionGroup as group:
             # Nurseries wrap what ends them; our user wants the one sentence inside.
             faults, bugs = group.split(P2PError)
@@ -82,7 +85,7 @@ def _first(group: BaseExceptionGroup[P2PError]) -> P2PError:
     return _first(one) if isinstance(one, BaseExceptionGroup) else one
 
 
-async def _run(home: Home, on_ready: Callable[[Ready], None]) -> None:
+async def _run(home: Home, on_ready: Callable[[Ready], None], seen_s: float) -> None:
     clock = SystemClock()
     config = load_config(home.config)
     genesis = genesis_of(home)
@@ -93,6 +96,7 @@ async def _run(home: Home, on_ready: Callable[[Ready], None]) -> None:
         seed=identity.peer_seed,
         listen=config.network.listen,
         topics=advert_topics(genesis),
+        seen_s=seen_s,
     )
     with closing(open_leveldb(str(home.ledger))) as store:
         ledger = open_own_feed(

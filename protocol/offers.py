@@ -51,7 +51,7 @@ class Offers(Wire, frozen=True, kw_only=True):
 
 
 class OwnOffersAsk(Wire, frozen=True, kw_only=True):
-    """Send me the adverts that you yourself sealed and that are open; keys above `after` only."""
+    """Send me your own open adverts; keys above `after` only. SPEC.md 8.5."""
 
     after: GroupKey | UnsetType = UNSET
 

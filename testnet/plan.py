@@ -49,6 +49,8 @@ class NodePlan:
     gossip: str = "auto"
     lost_after: str = "15s"
     period: str = "60s"
+    seen_s: float | None = None
+    """How long gossip is remembered, in experiments that cannot wait for so long."""
 
     def config_text(self, *, bootstrap: tuple[str, ...], heartbeat: str) -> str:
         """The node's config.toml."""

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from p2pnode.home import find_home
 from p2pnode.membership import create_network, invite_to, join_network
+from p2pnode.network.libp2p_adapter.host import SEEN_S
 from p2pnode.up import Ready, run_node
 from protocol.errors import LocalFault, P2PError
 from testnet.plan import NodePlan
@@ -154,7 +155,7 @@ def _child(plan: NodePlan, pipe: int) -> int:
         os.close(pipe)
 
     try:
-        run_node(home, on_ready=on_ready)
+        run_node(home, on_ready=on_ready, seen_s=plan.seen_s or SEEN_S)
     except P2PError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201 - the node's log
         return 1

@@ -97,7 +97,9 @@ class Host:
         self._around = around
         self._net = net_of(around.genesis)
         self.identity: Final = identity_of(random.Random(f"{around.seed}/{plan.name}"), self._net)
-        self.witness: Final = Witness(self.identity.feed.public, self._net, self.store, self.cabinet)
+        self.witness: Final = Witness(
+            self.identity.feed.public, self._net, self.store, self.cabinet
+        )
         self._engine = FakeEngine(around.script, clock=VirtualClock())
         self._materials = MemoryMaterials(_Outputs(around.output))
         self._life: Life | None = None

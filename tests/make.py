@@ -5,14 +5,18 @@ from typing import Any
 from msgspec.structs import replace
 
 from protocol.advert import Advert, Host, Surcharge, TierAsk
-from protocol.auction import Bid, Need, Refusal, Rfq
+from protocol.auction import Bid, Need, Refusal, Rfq, Take
 from protocol.certificate import Certificate, sign_certificate
 from protocol.codec import encode
 from protocol.genesis import Bounds, Genesis, net_of
 from protocol.hello import Hello
-from protocol.lease import LeaseRequest, Terms, UnitTurn, digest_of_terms
+from protocol.job import Input, Job, JobLimits, digest_of_job
+from protocol.lease import LeaseRequest, Terms, UnitTurn, charge, digest_of_terms
+from protocol.scoring import AuctionRecord, Heard, order_of
 from protocol.signing import Signer, digest, peer_id_of
+from protocol.tick import ArchiveName, Outcome, Tick
 from protocol.units import Digest, Micros, Millis, MillisSpan, NetId, PublicKey
+from protocol.wire import pack
 
 NOW = Millis(1_800_000_000_000)
 DAY = 86_400_000
@@ -223,3 +227,84 @@ def hello(**changes: Any) -> Hello:
         ),
         **changes,
     )
+
+
+def job(**changes: Any) -> Job:
+    return replace(
+        Job(
+            argv=("python", "train.py", "--epochs", "3"),
+            variables={"SEED": "7"},
+            input=Input(digest=Digest(bytes(32)), bytes=10_240),
+            limits=JobLimits(
+                time_ms=MillisSpan(3_600_000),
+                memory_mib=16_384,
+                cpus_milli=4_000,
+                pids=256,
+                disk_mib=8_192,
+                log_bytes=1_048_576,
+                output_bytes=1_073_741_824,
+            ),
+            nonce=NONCE,
+        ),
+        **changes,
+    )
+
+
+def take(**changes: Any) -> Take:
+    request = lease_request(job=digest_of_job(encode(job())))
+    return replace(Take(request=pack(request, signer=RENTER, net=NET)), **changes)
+
+
+LEASE = Digest(b"the-id-of-a-grant".ljust(32, b"."))
+
+
+def tick(**changes: Any) -> Tick:
+    """The first tick of the lease of `lease_request`: both GPUs for a minute."""
+    used = MillisSpan(120_000)
+    return replace(
+        Tick(
+            lease=LEASE,
+            n=1,
+            used_ms=used,
+            amount_micro=charge(used, lease_request().micro_per_gpu_hour),
+            at_ms=Millis(NOW + 61_000),
+            head_seq=13,
+        ),
+        **changes,
+    )
+
+
+def outcome(**changes: Any) -> Outcome:
+    return replace(
+        Outcome(
+            lease=LEASE,
+            cause="exit",
+            exit_code=0,
+            started_ms=Millis(NOW + 1_000),
+            ended_ms=Millis(NOW + 61_000),
+            output=ArchiveName(digest=Digest(bytes(32)), bytes=2_048),
+            engine="DockerEngine",
+            isolation="container",
+            enforced="memory, processors, disk, no network",
+            gpu="nvml",
+        ),
+        **changes,
+    )
+
+
+def heard(ask: int = 390_000, *, reliability_ppm: int = 1_000_000, turn: int = 1) -> Heard:
+    """An answered question, different for each ask."""
+    question = rfq(nonce=ask.to_bytes(16, "big"))
+    answer = bid(rfq=digest("rfq", encode(question)), micro_per_gpu_hour=Micros(ask))
+    return Heard(
+        rfq=pack(question, signer=RENTER, net=NET),
+        bid=pack(answer, signer=FEED, net=NET),
+        reliability_ppm=reliability_ppm,
+        round=turn,
+    )
+
+
+def record(bids: tuple[Heard, ...], *, tries: int = 1, **changes: Any) -> AuctionRecord:
+    """What a renter keeps that tried this many of the bids, by the rule."""
+    before = AuctionRecord(seed=NONCE, offers_seen=9, bids=bids, refusals=(), chosen=())
+    return replace(before, **{"chosen": tuple(order_of(before, NET)[:tries]), **changes})

@@ -13,6 +13,14 @@ from protocol.rules import RULES, RULES_DIGEST
 from protocol.signing import digest
 from protocol.units import Mebibytes, Micros, MillisSpan
 from tests import make
+from tests.protocol.auction_cases import (
+    auction_cases,
+    bid_cases,
+    cost_vectors,
+    ranking_vectors,
+    refusal_cases,
+    rfq_cases,
+)
 from tests.protocol.codec_cases import HEADS, codec_cases, offers_cases
 from tests.protocol.key_cases import (
     certificate_cases,
@@ -22,14 +30,17 @@ from tests.protocol.key_cases import (
     signature_cases,
     sound_cases,
 )
-from tests.protocol.message_cases import (
-    advert_cases,
-    bid_cases,
-    hello_cases,
-    refusal_cases,
-    request_cases,
-    rfq_cases,
+from tests.protocol.lease_cases import (
+    job_cases,
+    outcome_cases,
+    sealed_job_vectors,
+    stream_cases,
+    take_cases,
+    take_vectors,
+    tick_vectors,
+    weak_keys,
 )
+from tests.protocol.message_cases import advert_cases, hello_cases, request_cases
 
 FOLDER: Final = Path(__file__).parent.parent / "protocol" / "vectors"
 
@@ -146,12 +157,24 @@ def vectors() -> dict[str, dict[str, Any]]:
         "advert": {"cases": advert_cases()},
         "offers": offers_vectors(),
         "hello": {"cases": hello_cases()},
-        "rfq": {"net": net, "cases": rfq_cases()},
-        "bid": {"net": net, "cases": bid_cases()},
+        "rfq": {"genesis": encode(make.GENESIS).hex(), "cases": rfq_cases()},
+        "bid": {"cases": bid_cases()},
         "refusal": {"net": net, "cases": refusal_cases()},
+        "auction": {
+            "net": net,
+            "cases": auction_cases(),
+            "rankings": ranking_vectors(),
+            "costs": cost_vectors(),
+        },
+        "take": {"cases": take_cases()},
+        "job": {"cases": job_cases(), "sealed": sealed_job_vectors(), "weak_keys": weak_keys()},
+        "tick": tick_vectors(),
+        "outcome": {"net": net, "cases": outcome_cases()},
+        "lease-stream": {"cases": stream_cases()},
         "lease-request": {
             "net": net,
             "cases": request_cases(),
+            "takes": take_vectors(),
             "charges": charge_vectors(),
             "terms": {"bytes": terms.hex(), "digest": digest_of_terms(make.terms()).hex()},
             "digests": {

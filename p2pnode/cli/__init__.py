@@ -18,6 +18,8 @@ EXIT_UNREACHABLE: Final = 6
 EXIT_INTERRUPTED: Final = 130
 
 COMMANDS: Final = {
+    "init": ("p2pnode.cli.setup:init", "Answer five questions and write config.toml."),
+    "doctor": ("p2pnode.cli.setup:doctor", "Check what a node needs on this host."),
     "up": ("p2pnode.cli.node:up", "Run a node here until Ctrl-C."),
     "status": ("p2pnode.cli.node:status", "Show the running node and how it fares."),
     "network": ("p2pnode.cli.network:network", "Found a network, invite to it, join one."),

@@ -34,6 +34,8 @@ COSIGN_S: Final = 10
 KEPT_MS: Final = MillisSpan(3_600_000)
 """A renter who was away finds log and output this long after the end of its lease."""
 STOP_GRACE_MS: Final = MillisSpan(10_000)
+RETURN_MS: Final = MillisSpan(30_000)
+"""After a restart of ours a renter has this long to let us know that it has accepted."""
 
 
 class Metered(Wire, frozen=True, kw_only=True):
@@ -85,6 +87,10 @@ class Worker:
         """The renter wants no more of it."""
         self.was_started = shop.cabinet.get(self._name("began")) is not None
         """The engine knows the run, so it has a log."""
+        metered = self.metered
+        self._is_met = metered is not None and metered.cosign != b""
+        """Whether the renter has co-signed, as nobody does who has not accepted."""
+        self._claim_by_ms = _lapse_ms(lease)
 
     @property
     def outcome(self) -> bytes | None:
@@ -99,6 +105,8 @@ class Worker:
 
     async def run(self) -> None:
         """From wherever the lease stands to its end. Raises nothing that a renter can cause."""
+        # A renter that was waiting for us to come back needs the same time again.
+        self._claim_by_ms = max(self._claim_by_ms, Millis(self._now() + RETURN_MS))
         if self.job is None:
             await self._await_lapse()
             return
@@ -124,10 +132,8 @@ class Worker:
 
     async def _await_lapse(self) -> None:
         """A lease without a job holds the units for `lapse_ms`, then they are free again."""
-        request = self.lease.request
-        await self._sleep_until(Millis(min(request.start_ms + request.lapse_ms, request.end_ms)))
-        if self._now() < request.end_ms and self._is_open():
-            self._shop.lapse(self.lease)
+        await self._sleep_until(_lapse_ms(self.lease))
+        self._lapse()
         self.ended.set()
 
     async def _work(self, job: Job) -> Ending:
@@ -174,6 +180,9 @@ class Worker:
                 with trio.move_on_after(min(period_s, max(left_s, 0))):
                     await self.stop_asked.wait()
                 await self._tick(MillisSpan(self._now() - began))
+                if self._is_unclaimed():
+                    log.info("lease not accepted", extra={"lease": self.run_id})
+                    break
             await self._shop.engine.stop(self.run_id, grace_ms=STOP_GRACE_MS)
         [ending] = endings
         used = max(0, min(ending.ended_ms, self._end_ms()) - max(ending.started_ms, began))
@@ -233,6 +242,7 @@ class Worker:
             return
         envelope = decode(metered.tick, Envelope, size_max=TICK_BYTES_MAX + SEAL_BYTES)
         if is_signed(self.lease.renter, COSIGN_DOMAIN, self._shop.net, envelope.b, by=by):
+            self._is_met = True
             self._keep("metered", encode(Metered(tick=metered.tick, cosign=by)))
 
     async def _report(self, job: Job, ending: Ending) -> None:
@@ -261,15 +271,21 @@ class Worker:
         self._keep("outcome", raw)
 
     async def _await_consent(self) -> None:
-        """Hold what the job left until the renter has it, or for an hour after the lease."""
+        """Hold what the job left until the renter has it, or for an hour after the lease.
+
+        A lease that nobody accepts frees the units earlier.
+        """
+        with trio.move_on_after(max(0, self._claim_by_ms - self._now()) / 1_000):
+            await self.consented.wait()
+        if self._is_unclaimed():
+            self._lapse()
         left_s = max(0, self._end_ms() + KEPT_MS - self._now()) / 1_000
         with trio.move_on_after(left_s):
             await self.consented.wait()
 
     async def _await_input(self, size: int) -> bool:
         """Whether all of the input came before the lease lapses."""
-        request = self.lease.request
-        deadline = min(request.start_ms + request.lapse_ms, request.end_ms)
+        deadline = _lapse_ms(self.lease)
         if await self._shop.materials.have(self.run_id) >= size:
             return True
         with trio.move_on_after(max(0, deadline - self._now()) / 1_000):
@@ -285,9 +301,22 @@ class Worker:
             ended_ms=self._now(),
         )
 
-    def _is_open(self) -> bool:
+    def _is_unclaimed(self) -> bool:
+        """Whether the renter has had its time to accept the lease, and has not."""
         lease = self._shop.state_of(self.lease.id)
-        return lease is not None and lease.reason is None
+        return (
+            self._now() >= self._claim_by_ms
+            and not self._is_met
+            and lease is not None
+            and not lease.is_accepted
+        )
+
+    def _lapse(self) -> None:
+        """Let the units go, unless the lease is over by now. Raises LocalFault."""
+        lease = self._shop.state_of(self.lease.id)
+        assert lease is not None
+        if self._now() < lease.ended_ms and lease.reason is None:
+            self._shop.lapse(lease)
 
     def _keep(self, name: str, record: bytes) -> None:
         self._shop.cabinet.put(self._name(name), record)
@@ -300,3 +329,9 @@ class Worker:
 
     async def _sleep_until(self, at: Millis) -> None:
         await trio.sleep(max(0, at - self._now()) / 1_000)
+
+
+def _lapse_ms(lease: Lease) -> Millis:
+    """Until when the units are held for a renter that does not come."""
+    request = lease.request
+    return Millis(min(request.start_ms + request.lapse_ms, request.end_ms))

@@ -52,7 +52,7 @@ class Desk:
     confirm: Callable[[PeerId, bytes], Awaitable[Lease]]
     """confirm(owner, GRANT): judge it, with the owner's feed, and write our ACCEPT.
 
-    Raises Unavailable or PeerFault.
+    Raises LeaseOver, Unavailable or PeerFault.
     """
     settle: Callable[[PeerId, Lease, bytes], Awaitable[bytes]]
     """Close the accounts of an ended lease; the receipt. Raises Unavailable or PeerFault."""
@@ -68,6 +68,10 @@ class Desk:
 
 class LostOwner(Unavailable):
     """The owner of the lease has been out of reach for too long."""
+
+
+class LeaseOver(Unavailable):
+    """What the owner granted has ended before we accepted it."""
 
 
 class Driver:
@@ -135,7 +139,11 @@ class Driver:
             taken = (won.taking, won.grant)
         taking, grant = taken
         with trio.move_on_after(CONFIRM_S) as scope:
-            lease = await self._desk.confirm(taking.peer, grant)
+            try:
+                lease = await self._desk.confirm(taking.peer, grant)
+            except LeaseOver as over:
+                self._change(taking=UNSET, why=str(over))
+                return
             self._change(state="staging", lease=lease.id, why="")
         if scope.cancelled_caught:
             raise Unavailable("the owner granted and then did not show its ledger")
@@ -249,8 +257,8 @@ class Driver:
         except (Unavailable, PeerFault, trio.TooSlowError) as error:
             why = str(error) or "too slow"
             log.warning("lease not settled", extra={"job": self.file.id, "why": why})
-        if outcome.cause == "engine" and not self.cancelled.is_set():
-            await self._move(f"the owner's engine failed: {outcome.enforced}")
+        if outcome.cause in {"engine", "stopped"} and not self.cancelled.is_set():
+            await self._move(f"the owner ended it: {outcome.cause}: {outcome.enforced}")
         elif outcome.cause == "exit":
             self._end("done", "")
         else:

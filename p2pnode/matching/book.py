@@ -20,7 +20,6 @@ from protocol.offers import OfferHead, group_key, root_of, supersedes
 from protocol.units import Digest, Millis, PeerId, PublicKey
 from protocol.wire import unpack
 
-
 ARRIVALS_KEPT_MAX: Final = 1_024
 """What a book remembers of when it heard what: some minutes of twenty busy owners."""
 

@@ -1,4 +1,4 @@
-"""Finds owners through the directory and asks them for their own offers. SPEC.md section 9.
+"""Finds owners through the directory and asks them for their own offers. SPEC.md 6.3 and 8.5.
 
 For those who hear no gossip. Nothing that the directory says is believed but that somebody may be
 worth asking: only what an owner sealed itself gets into the book.

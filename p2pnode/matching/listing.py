@@ -1,4 +1,4 @@
-"""Keeps us listed in the directory under what we offer. SPEC.md section 9."""
+"""Keeps us listed in the directory under what we offer. SPEC.md 6.3."""
 
 import logging
 import random

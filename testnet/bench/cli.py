@@ -1,7 +1,7 @@
 """`p2pnode testnet bench …`."""
 
 import importlib
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -41,7 +41,7 @@ def attack(seconds: float, only: tuple[str, ...], seed: int, as_json: bool) -> N
     _tell(module.run(wish, note), as_json=as_json)
 
 
-def _tell(report: Any, *, as_json: bool) -> None:
+def _tell(report: object, *, as_json: bool) -> None:
     assert isinstance(report, Report)
     if as_json:
         print_document(document_of(report))

@@ -14,8 +14,9 @@ import trio
 from p2pnode.cli.client import get, post
 from p2pnode.clock import SystemClock
 from testnet.bench.arrivals import Change, Travel, travels
+from testnet.bench.cpu import cpu_use
 from testnet.bench.meshes import MeshWatch
-from testnet.bench.report import Report, Table, at_least, at_most, machine, percentile
+from testnet.bench.report import Figures, Report, Table, at_least, at_most, machine, percentile
 from testnet.offers import wait_for_offers
 from testnet.plan import GpuKind, plan_network
 from testnet.processes import start
@@ -66,14 +67,17 @@ def run(wish: GossipWish, say: Say) -> Report:
 async def _measure(running: Running, wish: GossipWish) -> Report:
     await trio.sleep(SETTLE_S)
     watch = MeshWatch(running)
+    pids = [node.pid for node in running.nodes]
+    before = cpu_use(pids, trio.current_time())
     async with trio.open_nursery() as nursery:
         await nursery.start(watch.run)
         changes = await _change_prices(running, wish)
         await trio.sleep(PATIENCE_S)
         nursery.cancel_scope.cancel()
     await watch.look()
+    cores = cpu_use(pids, trio.current_time()).cores_since(before)
     books = {node.index: await _arrivals(node.socket) for node in running.nodes}
-    return _report(travels(changes, books), changes, watch, wish=wish)
+    return _report(travels(changes, books), watch, wish, cores=cores)
 
 
 async def _change_prices(running: Running, wish: GossipWish) -> list[Change]:
@@ -99,9 +103,7 @@ async def _arrivals(socket: str) -> list[dict[str, Any]]:
     return items
 
 
-def _report(
-    found: list[Travel], changes: list[Change], watch: MeshWatch, *, wish: GossipWish
-) -> Report:
+def _report(found: list[Travel], watch: MeshWatch, wish: GossipWish, *, cores: Figures) -> Report:
     took = [travel.took_ms for travel in found if travel.took_ms is not None]
     lost = len(found) - len(took)
     soon = sum(ms <= SOON_MS for ms in took) / max(1, len(found))
@@ -113,12 +115,13 @@ def _report(
         "pairs_lost": lost,
         "within_2s": round(soon, 5),
         "nodes": wish.nodes,
-        "changes": len(changes),
+        "changes": wish.changes,
         "coalesced": sum(travel.is_superseded for travel in found),
         "seed": wish.seed,
         "no_mesh_longest_s": round(watch.longest_s, 1),
         "mesh_smallest_at_end": watch.smallest,
         "offers_found_by_sync": watch.found_by_sync,
+        **cores,
         **machine(),
     }
     bars = (

@@ -149,9 +149,7 @@ async def again_and_again(target: Target, once: Callable[[], Awaitable[None]]) -
         await trio.lowlevel.checkpoint()
 
 
-async def in_parallel(
-    target: Target, count: int, once: Callable[[], Awaitable[None]]
-) -> None:
+async def in_parallel(target: Target, count: int, once: Callable[[], Awaitable[None]]) -> None:
     """`count` tasks that do it until cancelled."""
     async with trio.open_nursery() as nursery:
         for _ in range(count):

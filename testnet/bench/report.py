@@ -120,7 +120,7 @@ def _is_nested(value: object) -> bool:
     return isinstance(value, dict | list | tuple)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """JSON knows no NaN."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 

@@ -6,7 +6,14 @@ from typing import Final
 
 import trio
 
-from testnet.bench.hostile import Attack, Target, again_and_again, in_parallel, make_insider, transport_of
+from testnet.bench.hostile import (
+    Attack,
+    Target,
+    again_and_again,
+    in_parallel,
+    make_insider,
+    transport_of,
+)
 
 MULTISTREAM: Final = b"\x13/multistream/1.0.0\n"
 NOISE: Final = b"\x07/noise\n"

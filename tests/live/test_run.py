@@ -162,9 +162,19 @@ def test_ledgers_verify_everywhere_and_leases_are_listed(home: str, state: Path)
     assert document("ledger", "show", "--home", home)["offences"] == []
 
 
-def test_an_owner_that_is_killed_loses_the_job_to_another(home: str, state: Path) -> None:
+def test_an_owner_that_is_killed_loses_the_job_to_another(tmp_path: Path) -> None:
+    state = tmp_path / "s"
+    home = str(state / "n2")
+    p2pnode("testnet", "up", "--nodes", "3", "--renters", "1", "--state", str(state))
+    try:
+        _kill_the_owner_at_work(home, state)
+    finally:
+        p2pnode("testnet", "down", "--state", str(state))
+
+
+def _kill_the_owner_at_work(home: str, state: Path) -> None:
     job = document(
-        *("run", "--detach", "--time", "1m", "--max-price", "1 TEST/gpu-h", "--home", home),
+        *("run", "--detach", "--time", "1m", "--home", home),
         *("--", "sh", "-c", "echo at work; sleep 3; echo over"),
     )["id"]
     deadline = time.monotonic() + 30

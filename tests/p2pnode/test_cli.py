@@ -158,3 +158,65 @@ def test_an_unknown_config_key_names_file_line_and_the_nearest_key(tmp_path: Pat
     assert done.returncode == 1
     assert "config.toml:3" in done.stderr
     assert "pricing.ask" in done.stderr
+
+
+ANSWERS = ("--name", "rig", "--roles", "owner,renter", "--region", "de", "--join", "")
+
+
+def test_init_writes_a_configuration_that_holds(tmp_path: Path) -> None:
+    done = run("init", *ANSWERS, "--ask", "0.38 USD/gpu-h", home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "config.toml").read_text()
+    assert 'region = "DE"' in text
+    assert 'ask = "0.38 USD/gpu-h"' in text
+    again = run("init", *ANSWERS, "--ask", "", home=tmp_path)
+    assert again.returncode == 1
+    assert "is there already" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--roles", "owner,lender", "no roles"),
+        ("--ask", "0.38", "0.38 USD/gpu-h"),
+        ("--region", "Germany", "network.region"),
+    ],
+)
+def test_init_refuses_a_wrong_answer_and_writes_nothing(
+    tmp_path: Path, option: str, value: str, said: str
+) -> None:
+    answers = dict(zip(ANSWERS[::2], ANSWERS[1::2], strict=True)) | {"--ask": ""} | {option: value}
+    done = run("init", *(part for pair in answers.items() for part in pair), home=tmp_path)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert not (tmp_path / "config.toml").exists()
+
+
+def test_init_does_not_wait_for_answers_that_nobody_can_give(tmp_path: Path) -> None:
+    done = run("init", home=tmp_path)
+    assert done.returncode == 1
+    assert "nobody is there to answer" in done.stderr
+
+
+def findings(home: Path) -> dict[str, str]:
+    items = json.loads(run("doctor", "--json", home=home).stdout)["items"]
+    return {item["check"]: item["state"] for item in items}
+
+
+def test_doctor_finds_what_is_missing_and_then_nothing(tmp_path: Path) -> None:
+    assert run("doctor", home=tmp_path).returncode == 1
+    assert findings(tmp_path)["network"] == "fail"
+    run("network", "create", "ours", "--test", home=tmp_path)
+    (tmp_path / "config.toml").write_text('[network]\nlisten = ["/ip4/127.0.0.1/tcp/0"]\n')
+    found = findings(tmp_path)
+    assert "fail" not in found.values()
+    assert found["ledger"] == "ok"
+    assert found["price"] == "warn"
+
+
+def test_doctor_names_the_key_file_that_is_open_to_others(tmp_path: Path) -> None:
+    run("network", "create", "ours", "--test", home=tmp_path)
+    (tmp_path / "keys" / "feed.key").chmod(0o644)
+    done = run("doctor", home=tmp_path)
+    assert done.returncode == 1
+    assert "chmod 600" in done.stderr

@@ -216,42 +216,6 @@ def sealed_cases(
     ]
 
 
-def rfq_cases() -> list[Case]:
-    need = make.need
-    return sealed_cases(make.rfq, RENTER, {
-        "owner": (bytes(31),),
-        "group": (bytes(15),),
-        "need": (need(gpus=0), need(gpus=9), need(vram_mib_min=0), need(models=()),
-                 need(models=("m",) * 17), need(regions=("XXX",)), need(isolation_min="none")),
-        "tier": ("iron",),
-        "start_ms": (0,),
-        "nonce": (bytes(15),),
-    })  # fmt: skip
-
-
-def bid_cases() -> list[Case]:
-    nine = tuple(UnitTurn(unit=bytes([n]) * 16, ctr=0) for n in range(9))
-    return sealed_cases(make.bid, FEED, {
-        "rfq": (bytes(31),),
-        "renter": (bytes(33),),
-        "units": ((), nine, (UnitTurn(unit=bytes(15), ctr=0),)),
-        "micro_per_gpu_hour": (-1, 2**63),
-        "terms": (make.terms(network="all"), make.terms(isolation="none"), make.terms(v=2)),
-        "exclusive": ("no",),
-        "valid_until_ms": (0,),
-    })  # fmt: skip
-
-
-def refusal_cases() -> list[Case]:
-    return sealed_cases(make.refusal, FEED, {
-        "of": (bytes(31),),
-        "reason": ("NO",),
-        "detail": ("d" * 201,),
-        "advert": (bytes(ADVERT_BYTES_MAX + 193),),
-        "issued_ms": (0,),
-    })  # fmt: skip
-
-
 def request_cases() -> list[Case]:
     """Lease requests with the owner and the time at which they are judged."""
     shapes = sealed_cases(make.lease_request, RENTER, {

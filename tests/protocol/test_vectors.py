@@ -7,15 +7,17 @@ from typing import Any
 import pytest
 
 from protocol.advert import Advert, check_advert
-from protocol.auction import Bid, Refusal, Rfq
+from protocol.auction import Bid, Refusal, Reply, Rfq, Take, check_rfq
 from protocol.certificate import check_in_force, read_certificate
 from protocol.codec import Wire, decode, encode
 from protocol.errors import PeerFault
 from protocol.genesis import net_of, read_genesis
 from protocol.gpu_class import CLASSES, REGION_GROUPS, GpuClass, gpu_class, group_of, topic_index
 from protocol.hello import Answer, Hello, Question, check_hello
+from protocol.job import open_job, read_job, seal_job
 from protocol.lease import LeaseRequest, Terms, charge, check_request
-from protocol.limits import HELLO_BYTES_MAX
+from protocol.lease_stream import CosignAsk, Cosigned, LeaseName, Open, Part, Settle
+from protocol.limits import AUCTION_BYTES_MAX, HELLO_BYTES_MAX, QUOTE_BYTES_MAX, TICK_BYTES_MAX
 from protocol.offers import (
     Heads,
     HeadsAsk,
@@ -27,8 +29,28 @@ from protocol.offers import (
     supersedes,
 )
 from protocol.rules import RULES, RULES_DIGEST
+from protocol.scoring import (
+    AuctionRecord,
+    check_auction,
+    check_bid,
+    check_refusal,
+    check_takes,
+    expected_cost,
+    ranking,
+)
 from protocol.signing import Signer, digest, is_signed, is_sound, key_of, preimage
-from protocol.units import Mebibytes, Micros, Millis, MillisSpan, NetId, PeerId, PublicKey
+from protocol.tick import Outcome, Tick, check_tick
+from protocol.units import (
+    Digest,
+    Mebibytes,
+    Micros,
+    Millis,
+    MillisSpan,
+    NetId,
+    PeerId,
+    PublicKey,
+    Signature,
+)
 from protocol.wire import unpack
 from tests.vectors import FOLDER, text_of, vectors
 
@@ -46,8 +68,15 @@ SHAPES: dict[str, type[Wire]] = {
     "heads": Heads,
     "offers-ask": OffersAsk,
     "offers": Offers,
+    "take": Take,
+    "reply": Reply,
+    "open": Open,
+    "part": Part,
+    "cosign-ask": CosignAsk,
+    "cosigned": Cosigned,
+    "settle": Settle,
+    "lease-name": LeaseName,
 }
-QUOTES: dict[str, type[Wire]] = {"rfq": Rfq, "bid": Bid, "refusal": Refusal}
 
 
 def raw(case: Case, key: str = "bytes") -> bytes:
@@ -82,13 +111,50 @@ def judge_hello(case: Case) -> None:
     check_hello(hello, remote=PeerId(raw(case, "remote")), net=net, now=Millis(case["now"]))
 
 
-def judge_quote(kind: str) -> Callable[[Case], None]:
-    net = NetId(raw(FILES[kind], "net"))
+def judge_rfq(case: Case) -> None:
+    genesis = read_genesis(raw(FILES["rfq"], "genesis"))
+    sealed = unpack(raw(case), net_of(genesis), Rfq)
+    now = Millis(case["now"])
+    check_rfq(sealed.body, owner=PublicKey(raw(case, "owner")), genesis=genesis, now=now)
 
-    def judge(case: Case) -> None:
-        unpack(raw(case), net, QUOTES[kind])
 
-    return judge
+def judge_bid(case: Case) -> None:
+    genesis = read_genesis(raw(case, "genesis"))
+    question = unpack(raw(case, "question"), net_of(genesis), Rfq)
+    bid = unpack(raw(case), net_of(genesis), Bid)
+    check_bid(bid, question, genesis=genesis, now=Millis(case["now"]))
+
+
+def judge_refusal(case: Case) -> None:
+    check_refusal(
+        unpack(raw(case), NetId(raw(FILES["refusal"], "net")), Refusal),
+        of=Digest(raw(case, "of")),
+        owner=PublicKey(raw(case, "owner")),
+        renter=PublicKey(raw(case, "renter")),
+    )
+
+
+def judge_auction(case: Case) -> None:
+    record = decode(raw(case), AuctionRecord, size_max=AUCTION_BYTES_MAX)
+    tried = check_auction(record, NetId(raw(FILES["auction"], "net")))
+    assert (tried and tried.hex()) == case["tried"]
+
+
+def judge_job(case: Case) -> None:
+    read_job(raw(case), named=Digest(raw(case, "named")))
+
+
+def judge_tick(case: Case) -> None:
+    file = FILES["tick"]
+    sealed = unpack(raw(case), NetId(raw(file, "net")), Tick)
+    request = decode(raw(file, "request"), LeaseRequest, size_max=QUOTE_BYTES_MAX)
+    before = case["before"] and decode(raw(case, "before"), Tick, size_max=TICK_BYTES_MAX)
+    now, skew = Millis(case["now"]), MillisSpan(case["skew"])
+    check_tick(sealed.body, request, before=before, now=now, skew=skew)
+
+
+def judge_outcome(case: Case) -> None:
+    unpack(raw(case), NetId(raw(FILES["outcome"], "net")), Outcome)
 
 
 def judge_request(case: Case) -> None:
@@ -108,9 +174,15 @@ JUDGES: dict[str, Callable[[Case], None]] = {
     "certificate": judge_certificate,
     "advert": judge_advert,
     "hello": judge_hello,
-    "rfq": judge_quote("rfq"),
-    "bid": judge_quote("bid"),
-    "refusal": judge_quote("refusal"),
+    "rfq": judge_rfq,
+    "bid": judge_bid,
+    "refusal": judge_refusal,
+    "auction": judge_auction,
+    "take": judge_shape,
+    "job": judge_job,
+    "tick": judge_tick,
+    "outcome": judge_outcome,
+    "lease-stream": judge_shape,
     "lease-request": judge_request,
 }
 
@@ -209,6 +281,61 @@ def test_charges_and_digests_are_those_of_the_vectors() -> None:
     assert sealed.body.terms.hex() == file["terms"]["digest"]
     bid = unpack(raw(FILES["bid"]["cases"][0]), NetId(raw(file, "net")), Bid)
     assert bid.body.rfq.hex() == file["digests"]["rfq"]
+    job = FILES["job"]["cases"][0]
+    assert digest("job", raw(job)).hex() == job["named"]
+
+
+def broken(judge: Callable[[], object]) -> str | None:
+    try:
+        judge()
+    except PeerFault as fault:
+        return fault.rule
+    return None
+
+
+@pytest.mark.parametrize("case", FILES["lease-request"]["takes"], ids=lambda c: c["name"])
+def test_a_request_takes_a_bid_as_the_vectors_say(case: Case) -> None:
+    net = NetId(raw(FILES["lease-request"], "net"))
+    request, bid = unpack(raw(case), net, LeaseRequest), unpack(raw(case, "bid"), net, Bid)
+    assert broken(lambda: check_takes(request, bid)) == case["rule"]
+
+
+@pytest.mark.parametrize("case", FILES["job"]["sealed"], ids=lambda c: c["name"])
+def test_jobs_are_sealed_and_opened_as_the_vectors_say(case: Case) -> None:
+    public, box = PublicKey(raw(case, "public")), raw(case, "sealed")
+    made = seal_job(raw(case, "job"), to=public, ephemeral=raw(case, "ephemeral_seed"))
+    assert (made == box) is (case["name"] in {"good", "to another key"})
+    found: list[bytes] = []
+    rule = broken(lambda: found.append(open_job(box, public=public, secret=raw(case, "secret"))))
+    assert rule == case["rule"]
+    assert found == ([] if rule else [raw(case, "job")])
+
+
+@pytest.mark.parametrize("case", FILES["job"]["weak_keys"], ids=lambda c: c["name"])
+def test_nothing_is_sealed_to_a_key_that_everybody_has(case: Case) -> None:
+    def seal() -> bytes:
+        return seal_job(b"job", to=PublicKey(raw(case, "public")), ephemeral=bytes(32))
+
+    assert broken(seal) == case["rule"] == "job.key"
+
+
+def test_a_tick_is_cosigned_over_its_body() -> None:
+    case, net = FILES["tick"]["cosign"], NetId(raw(FILES["tick"], "net"))
+    key, by = PublicKey(raw(case, "public")), Signature(raw(case, "by"))
+    assert is_signed(key, case["domain"], net, raw(case, "body"), by=by)
+    assert not is_signed(key, "tick", net, raw(case, "body"), by=by)
+
+
+@pytest.mark.parametrize("case", FILES["auction"]["rankings"], ids=lambda c: c["name"])
+def test_bids_are_ranked_as_the_vectors_say(case: Case) -> None:
+    bids = [(Digest(bytes.fromhex(digest)), Micros(score)) for digest, score in case["bids"]]
+    assert [digest.hex() for digest in ranking(bids, raw(case, "seed"))] == case["order"]
+
+
+@pytest.mark.parametrize("case", FILES["auction"]["costs"])
+def test_expected_costs_are_those_of_the_vectors(case: Case) -> None:
+    bid = unpack(raw(case, "bid"), NetId(raw(FILES["auction"], "net")), Bid).body
+    assert expected_cost(bid, reliability_ppm=case["reliability_ppm"]) == case["micro"]
 
 
 def test_the_rules_bundle_is_that_of_the_vectors() -> None:

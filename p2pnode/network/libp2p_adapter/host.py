@@ -32,6 +32,9 @@ CONNECTIONS_HIGH: Final = 300
 RPC_BYTES_MAX: Final = 256 * 1024
 """The largest frame of gossip that we take in; a larger one costs the sender its stream."""
 
+SEEN_S: Final = 120.0
+"""How long a gossip message is remembered after its last copy; then it is judged anew."""
+
 GOSSIP_WINDOW: Final = 3
 GOSSIP_HISTORY: Final = 5
 """Heartbeats for which recent messages are offered, and kept for those who ask."""
@@ -53,7 +56,12 @@ class Host:
 
 
 def build_host(
-    *, seed: bytes, listen: tuple[str, ...], topics: frozenset[str], heartbeat_s: float
+    *,
+    seed: bytes,
+    listen: tuple[str, ...],
+    topics: frozenset[str],
+    heartbeat_s: float,
+    seen_s: float,
 ) -> Host:
     """A host whose peer id holds the Ed25519 public key that belongs to `seed`.
 
@@ -73,7 +81,7 @@ def build_host(
     network = host.get_network()
     network.retry_config = RetryConfig(max_retries=0)  # retries are the dialler's, with backoff
     router = _router(heartbeat_s)
-    pubsub = JudgedPubsub(host, router, topics=topics, rpc_bytes_max=RPC_BYTES_MAX)
+    pubsub = JudgedPubsub(host, router, topics=topics, rpc_bytes_max=RPC_BYTES_MAX, seen_s=seen_s)
     # The library starts at the second of the start, so that a quick restart repeats numbers and
     # is taken for a forger.
     pubsub.counter = secrets.randbits(62)

@@ -36,7 +36,7 @@ def message_id(message: Message) -> bytes:
 
     Not of the author's sequence number, which the author may repeat over another payload. So the
     same payload in the same topic counts as a repetition for as long as copies of it are about,
-    and for two minutes more.
+    and for SEEN_S more.
     """
     digest = hashlib.sha256()
     for part in (message.from_id, *(topic.encode() for topic in message.topicIDs), message.data):
@@ -63,7 +63,13 @@ class JudgedPubsub(Pubsub):
     """Asks the topic's judge about each message of others, once."""
 
     def __init__(
-        self, host: IHost, router: GossipSub, *, topics: frozenset[str], rpc_bytes_max: int
+        self,
+        host: IHost,
+        router: GossipSub,
+        *,
+        topics: frozenset[str],
+        rpc_bytes_max: int,
+        seen_s: float,
     ) -> None:
         super().__init__(
             host,
@@ -71,6 +77,7 @@ class JudgedPubsub(Pubsub):
             strict_signing=True,
             msg_id_constructor=message_id,
             max_inbound_rpc_size=rpc_bytes_max,
+            seen_ttl=seen_s,
             allowed_topics=topics,
         )
         self.judges: dict[str, Judge] = {}

@@ -35,6 +35,7 @@ from p2pnode.network.libp2p_adapter.kad_frames import (
 from p2pnode.network.libp2p_adapter.kad_lookup import Lookup
 from p2pnode.network.libp2p_adapter.kad_server import KAD, KadServer
 from p2pnode.network.libp2p_adapter.lifecycle import close_connection, open_connections
+from p2pnode.network.libp2p_adapter.peer_ids import is_peer_id
 from p2pnode.network.transport import Streams
 from protocol.errors import LocalFault, Unavailable
 from protocol.units import PeerId
@@ -152,7 +153,7 @@ class Libp2pDirectory:
         # Right after a connection nobody has yet said what he speaks.
         known = self._kad.contacts(table)
         if not known:
-            known.update(dict.fromkeys(self._streams.neighbours(), ()))
+            known.update(dict.fromkeys(self._neighbours(), ()))
         lookup = Lookup(name, width=width, known=known)
         question = Message(type=kind, key=name)
         while batch := lookup.next_to_ask():
@@ -216,12 +217,12 @@ class Libp2pDirectory:
 
     async def _meet_neighbours(self) -> None:
         """Let the servers among those whom we are connected with into the routing table."""
-        for peer in list(self._host.network.connections):
-            if not self._kad.routing_table.peer_in_table(peer):
+        store = self._host.host.get_peerstore()
+        for peer in self._neighbours():
+            if not self._kad.routing_table.peer_in_table(ID(peer)):
                 try:
-                    store = self._host.host.get_peerstore()
-                    if KAD in store.get_protocols(peer):
-                        await self._remember(PeerId(peer.to_bytes()), _texts(store.addrs(peer)))
+                    if KAD in store.get_protocols(ID(peer)):
+                        await self._remember(peer, _texts(store.addrs(ID(peer))))
                 except PeerStoreError:
                     continue  # it has not said yet who it is
         await trio.lowlevel.checkpoint()
@@ -247,6 +248,11 @@ class Libp2pDirectory:
             is_used = any(protocol.startswith(_OURS) for protocol in protocols)
             if connection.muxed_conn.peer_id.to_bytes() in old and not is_used:
                 await close_connection(connection)
+
+    def _neighbours(self) -> list[PeerId]:
+        # Of the host, as the ports refuse while it goes down, which would end `run` with a fault.
+        raw_ids = [peer.to_bytes() for peer in self._host.network.connections]
+        return [PeerId(raw) for raw in raw_ids if is_peer_id(raw)]
 
     def _has_many_connections(self) -> bool:
         return len(self._host.network.connections) >= DIAL_BELOW

@@ -19,7 +19,7 @@ from libp2p.peer.id import ID
 from multiaddr import Multiaddr
 
 from p2pnode.network.libp2p_adapter.damage import Statistics
-from p2pnode.network.libp2p_adapter.host import RPC_BYTES_MAX, Host, build_host
+from p2pnode.network.libp2p_adapter.host import RPC_BYTES_MAX, SEEN_S, Host, build_host
 from p2pnode.network.libp2p_adapter.libp2p_directory import DirectoryMode, Libp2pDirectory
 from p2pnode.network.libp2p_adapter.libp2p_stream import Libp2pStream
 from p2pnode.network.libp2p_adapter.lifecycle import (
@@ -71,6 +71,7 @@ class Libp2pTransport:
         listen: tuple[str, ...],
         topics: frozenset[str] | tuple[str, ...],
         heartbeat_s: float = 1,
+        seen_s: float = SEEN_S,
         directory: DirectoryMode = "server",
         announced: tuple[str, ...] = (),
     ) -> None:
@@ -78,6 +79,7 @@ class Libp2pTransport:
         self._listen = listen
         self._topics = frozenset(topics)
         self._heartbeat_s = heartbeat_s
+        self._seen_s = seen_s
         self._mode: DirectoryMode = directory
         self._announced = announced
         self._handlers: dict[str, StreamHandler] = {}
@@ -98,6 +100,7 @@ class Libp2pTransport:
             listen=self._listen,
             topics=self._topics,
             heartbeat_s=self._heartbeat_s,
+            seen_s=self._seen_s,
         )
         directory = Libp2pDirectory(
             host=host, streams=self, mode=self._mode, announced=self._announced

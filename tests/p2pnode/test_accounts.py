@@ -1,0 +1,173 @@
+"""Two peers close their accounts: in whatever order their leases end, and in both directions."""
+
+import pytest
+
+from ledger.fold import Lease
+from ledger.ledger import Ledger
+from ledger.receipt import check_receipt
+from p2pnode.accounts import Accounts, Reach
+from p2pnode.cabinet import MemoryCabinet
+from protocol.certificate import Certificate, read_certificate
+from protocol.codec import decode, encode
+from protocol.errors import Unavailable
+from protocol.genesis import Bounds, Genesis
+from protocol.lease import charge
+from protocol.lease_stream import CosignAsk, LeaseName
+from protocol.signing import Signer
+from protocol.tick import Outcome, Tick
+from protocol.units import Digest, Millis, MillisSpan, PeerId, PublicKey
+from protocol.wire import Sealed, pack, unpack
+from tests.make_ledger import (
+    HOUR,
+    NET,
+    OWNER,
+    RENTER,
+    UNIT,
+    UNIT2,
+    at,
+    certificate,
+    lease_request,
+    opened_ledger,
+    sealed,
+)
+
+GENESIS = Genesis(name="accounts", kind="test", nonce=bytes(16), bounds=Bounds(), money="USD")
+
+
+class Clock:
+    def now(self) -> Millis:
+        return at(HOUR)
+
+
+class Side:
+    """One peer: its ledger, its accounts, and the ticks that it has metered."""
+
+    def __init__(self, signer: Signer) -> None:
+        self.signer = signer
+        self.ledger = opened_ledger(signer)
+        self.ticks: dict[Digest, bytes] = {}
+        self.other: Side | None = None
+        self.accounts = Accounts(
+            ledger=self.ledger,
+            signer=signer,
+            certificate=certificate(signer),
+            genesis=GENESIS,
+            cabinet=MemoryCabinet(),
+            reach=Reach(
+                ask=self._ask, fetch=self._fetch, tell=lambda _peer: None, who_is=self._who_is
+            ),
+            clock=Clock(),
+        )
+
+    @property
+    def peer(self) -> PeerId:
+        return read_certificate(certificate(self.signer), NET).peer_id
+
+    async def _ask(self, _peer: PeerId, kind: str, body: bytes) -> bytes:
+        assert self.other is not None
+        if kind == "lease.settle":
+            return b""
+        tick = self.other.ticks.get(decode(body, LeaseName, size_max=512).lease)
+        if tick is None:
+            raise Unavailable("refused: lease.unknown")
+        return encode(CosignAsk(tick=tick))
+
+    async def _fetch(self, _peer: PeerId, _feed: PublicKey) -> None:
+        assert self.other is not None
+        copy(self.other.ledger, self.ledger)
+
+    def _who_is(self, _peer: PeerId) -> Certificate:
+        assert self.other is not None
+        return read_certificate(certificate(self.other.signer), NET)
+
+
+def copy(source: Ledger, target: Ledger) -> None:
+    for head in source.heads():
+        for raw in source.entries(head.feed, 0, head.seq + 1):
+            target.ingest(raw)
+
+
+def sides() -> tuple[Side, Side]:
+    owner, renter = Side(OWNER), Side(RENTER)
+    owner.other, renter.other = renter, owner
+    return owner, renter
+
+
+def leased(owner: Side, renter: Side, *, unit: bytes = UNIT, nonce: int = 0) -> Lease:
+    """A lease of an hour, known to both and accepted."""
+    request = lease_request(((unit, 0),), nonce=nonce, owner=owner.signer)
+    granted = owner.ledger.grant(sealed(request, by=renter.signer), at(0))
+    copy(owner.ledger, renter.ledger)
+    renter.ledger.accept(granted.id, at(0))
+    copy(renter.ledger, owner.ledger)
+    lease = owner.ledger.lease(granted.id)
+    assert lease is not None
+    return lease
+
+
+def ended(owner: Side, lease: Lease, *, used: int) -> bytes:
+    """The lease ends: a last tick, the owner's half; the sealed outcome."""
+    tick = Tick(
+        lease=lease.id,
+        n=1,
+        used_ms=MillisSpan(used),
+        amount_micro=charge(MillisSpan(used), lease.request.micro_per_gpu_hour),
+        at_ms=at(HOUR),
+        head_seq=0,
+    )
+    raw = pack(tick, signer=owner.signer, net=NET)
+    owner.ticks[lease.id] = raw
+    read: Sealed[Tick] = unpack(raw, NET, Tick)
+    owner.accounts.close(lease, tick, read.digest)
+    outcome = Outcome(
+        lease=lease.id,
+        cause="exit",
+        exit_code=0,
+        ended_ms=at(HOUR),
+        engine="FakeEngine",
+        isolation="process",
+        enforced="nothing",
+        gpu="simulated",
+    )
+    return pack(outcome, signer=owner.signer, net=NET)
+
+
+def check_settled(receipt: bytes, *, used: int) -> None:
+    proven = check_receipt(receipt, NET)
+    assert proven.is_settled
+    assert proven.used_ms == used
+
+
+async def test_leases_are_settled_in_any_order() -> None:
+    owner, renter = sides()
+    first, second = leased(owner, renter), leased(owner, renter, unit=UNIT2, nonce=1)
+    outcomes = [ended(owner, lease, used=used) for lease, used in ((first, 7), (second, 9))]
+    later = await renter.accounts.settle(owner.peer, second, outcomes[1])
+    earlier = await renter.accounts.settle(owner.peer, first, outcomes[0])
+    check_settled(later, used=9)
+    check_settled(earlier, used=7)
+
+
+async def test_an_account_has_two_directions() -> None:
+    one, other = sides()
+    rented, let = leased(one, other), leased(other, one, nonce=1)
+    outcomes = ended(one, rented, used=7), ended(other, let, used=9)
+    check_settled(await other.accounts.settle(one.peer, rented, outcomes[0]), used=7)
+    check_settled(await one.accounts.settle(other.peer, let, outcomes[1]), used=9)
+    for side in (one, other):
+        copy(one.ledger, side.ledger)
+        copy(other.ledger, side.ledger)
+        owed = side.ledger.state.last_half(OWNER.public, RENTER.public, money="USD")
+        assert owed is not None
+        assert owed.statement.used_ms == 7
+
+
+async def test_what_was_never_metered_with_us_is_not_answered() -> None:
+    owner, renter = sides()
+    first, second = leased(owner, renter), leased(owner, renter, unit=UNIT2, nonce=1)
+    ended(owner, first, used=7)
+    outcome = ended(owner, second, used=9)
+    del owner.ticks[first.id]
+    with pytest.raises(Unavailable):
+        await renter.accounts.settle(owner.peer, second, outcome)
+    assert renter.ledger.state.halves(RENTER.public, OWNER.public, money="USD", is_answer=True) == []
