@@ -96,9 +96,7 @@ def check_innocent(state: State, body: Body, *, author: PublicKey, ts_ms: Millis
         ):
             raise _self_accusing(f"unit {turn.unit.hex()}")
     if isinstance(body, Statement):
-        last_one = state.last_half(
-            author, body.peer, money=body.money, is_answer=is_answer(body)
-        )
+        last_one = state.last_half(author, body.peer, money=body.money, is_answer=is_answer(body))
         last_half = None if last_one is None else last_one.statement
         if last_half is not None and (
             body.ctr <= last_half.ctr

@@ -15,18 +15,20 @@ from p2pnode.identity import Identity
 from p2pnode.jobs.driver import Desk as JobDesk
 from p2pnode.jobs.jobs import Jobs
 from p2pnode.links import Links
+from p2pnode.lookout import Lookout
 from p2pnode.matching.book import Book, Offer, Outcome
 from p2pnode.matching.desk import Books, Desk
 from p2pnode.matching.offer_sync import OfferSync
 from p2pnode.matching.provider import Provider, shelves_of
 from p2pnode.matching.renter import Renter
+from p2pnode.matching.search import Wish
 from p2pnode.memo import certificate_memo
 from p2pnode.network.exchange import Exchange, Handler
 from p2pnode.network.gossip import Feed
 from p2pnode.network.peers import Peers
 from p2pnode.own_books import OwnBooks
 from p2pnode.policy import refusal_of
-from p2pnode.ports import Ports, advert_topics, posting_of, topic_name
+from p2pnode.ports import Ports, advert_topics, is_light, posting_of, topic_name
 from p2pnode.replication.replication import Replication
 from protocol.advert import Advert
 from protocol.certificate import Certificate
@@ -64,6 +66,7 @@ class Node:
         self.identity: Final = identity
         self.net: Final = net_of(genesis)
         self.ports: Final = ports
+        self.is_light: Final = is_light(config)
         self._read = certificate_memo()
         self._handlers: Final[dict[str, Handler]] = {}
         self._has_news = False
@@ -76,6 +79,7 @@ class Node:
                 "ping": _pong,
                 "tick": self.accounts.answer_tick,
                 **self.offer_sync.handlers,
+                **self.lookout.discovery.handlers,
                 **self.desk.handlers,
                 **self.workplace.handlers,
             }
@@ -155,6 +159,19 @@ class Node:
             announce=self._announce,
             clock=ports.clock,
         )
+        self.lookout = Lookout(
+            directory=ports.directory,
+            streams=ports.transport,
+            ask=self.links.ask,
+            take=self._take_gossiped,
+            book=self.book,
+            shelves=lambda: self.provider.shelves,
+            feed=self.identity.feed.public,
+            region=self.config.network.region,
+            genesis=self.genesis,
+            rng=ports.rng,
+            clock=ports.clock,
+        )
 
     def _build_owner(self) -> None:
         ports, ledger = self.ports, self.ports.ledger
@@ -220,17 +237,11 @@ class Node:
                 lease=ports.ledger.lease,
                 owed=self.accounts.owed,
                 stop=self.links.stop_lease,
+                look_around=self.look_around,
                 failed=jobs.owner_failed,
                 lost_after_s=self.config.renting.lost_after / 1_000,
             ),
             cabinet=ports.cabinet,
-        )
-
-    @property
-    def is_light(self) -> bool:
-        """Whether the node stays out of the gossip meshes."""
-        return self.config.network.gossip == "off" or (
-            self.config.network.gossip == "auto" and self.config.roles == ("renter",)
         )
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -259,24 +270,38 @@ class Node:
             await nursery.start(self.exchange.run)
             await nursery.start(self.replication.run)
             self.ports.transport.serve(LEASE_PROTOCOL, self.workplace.answer_stream)
+            await nursery.start(self.peers.run, self._meet)
             if not self.is_light:
                 for topic in advert_topics(self.genesis):
                     await self.ports.transport.subscribe(topic, self.feed.judge)
-            await nursery.start(self.offer_sync.run)
-            await nursery.start(self.peers.run, self._meet)
+                await nursery.start(self.offer_sync.run)
+                nursery.start_soon(self._spread)
             if "owner" in self.config.roles:
-                self.provider.stock(shelves_of(await self.ports.probe.read()))
-                await nursery.start(self.workplace.run)
-                await nursery.start(self.provider.run)
+                await self._open_shop(nursery)
             await nursery.start(self.jobs.run)
-            nursery.start_soon(self._spread)
             log.info("node up", extra={"peer": self.identity.certificate.peer_id.hex()})
             task_status.started()
+
+    async def _open_shop(self, nursery: trio.Nursery) -> None:
+        """Offer what we have, and go on with the leases of before."""
+        shelves = shelves_of(await self.ports.probe.read())
+        self.provider.stock(shelves)
+        await nursery.start(self.workplace.run)
+        await nursery.start(self.provider.run)
+        if self.provider.posting.ask is not None:
+            self.lookout.stock(shelves)
+            await nursery.start(self.lookout.listing.run)
+
+    async def look_around(self, wish: Wish) -> None:
+        """Fill the book of a light client with what may fit; others hear it by gossip anyway."""
+        if self.is_light:
+            await self.lookout.look_around(wish)
 
     # What the parts need of each other.
 
     def _meet(self, peer: PeerId) -> None:
-        self.offer_sync.meet(peer)
+        if not self.is_light:
+            self.offer_sync.meet(peer)
         self.replication.meet(peer)
 
     def _take_gossiped(self, publisher: PeerId, raw: bytes) -> bool:
@@ -316,7 +341,7 @@ class Node:
         while True:
             await trio.sleep(SPREAD_S)
             neighbours = self.ports.transport.neighbours()
-            if self._has_news and not self.is_light:
+            if self._has_news:
                 self._has_news = False
                 for peer in self.ports.rng.sample(neighbours, min(SPREAD_TO, len(neighbours))):
                     self.replication.meet(peer)

@@ -14,7 +14,7 @@ from p2pnode.execution.materials import Materials
 from p2pnode.gpus import HostFacts
 from p2pnode.jobs.baggage import Baggage
 from p2pnode.matching.provider import Posting
-from p2pnode.network.transport import Transport
+from p2pnode.network.transport import Directory, Transport
 from protocol.genesis import Genesis, net_of
 from protocol.units import NetId
 
@@ -24,6 +24,7 @@ class Ports:
     """Real ones make a process of `up`, others make a test or a world."""
 
     transport: Transport
+    directory: Directory
     probe: GpuProbe
     host: HostFacts
     engine: Engine
@@ -44,6 +45,13 @@ def advert_topics(genesis: Genesis) -> tuple[str, ...]:
 def topic_name(net: NetId, index: int) -> str:
     """The name of one advert topic. SPEC.md 6.2."""
     return f"p2pnode/{net.hex()[:32]}/advert/{index}"
+
+
+def is_light(config: Config) -> bool:
+    """Whether the node stays out of the gossip meshes and serves no directory."""
+    return config.network.gossip == "off" or (
+        config.network.gossip == "auto" and config.roles == ("renter",)
+    )
 
 
 def posting_of(config: Config, genesis: Genesis, ports: Ports) -> Posting:

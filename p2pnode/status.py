@@ -8,6 +8,7 @@ from p2pnode.api.documents import (
     ArrivalListDocument,
     AskChange,
     GossipDocument,
+    ListedDocument,
     NetworkDocument,
     OfferDocument,
     OfferListDocument,
@@ -21,6 +22,7 @@ from p2pnode.ports import advert_topics
 from p2pnode.quantities import format_money
 from protocol.advert import TIERS, ask_for
 from protocol.errors import LocalFault
+from protocol.gpu_class import GpuClass
 from protocol.units import Micros, Millis
 
 
@@ -38,9 +40,18 @@ def services_of(node: Node, *, up_since: Millis) -> Services:
             raise LocalFault("an ask cannot be negative")
         node.provider.set_ask(Micros(change.micro_per_gpu_hour))
 
+    async def search_offers(wish: Wish, limit: int) -> OfferListDocument:
+        await node.look_around(wish)
+        return offers_of(node, wish, limit=limit)
+
+    async def listed(of_class: int, regions: tuple[str, ...]) -> ListedDocument:
+        peers = await node.lookout.listed(GpuClass(of_class), regions)
+        return ListedDocument(items=tuple(peer_text(peer) for peer in peers))
+
     return Services(
+        listed=listed,
         status=lambda: status_of(node, up_since=up_since),
-        search=lambda wish, limit: offers_of(node, wish, limit=limit),
+        search=search_offers,
         arrivals=lambda: arrivals_of(node),
         set_ask=set_ask,
     )
@@ -80,6 +91,8 @@ def status_of(node: Node, *, up_since: Millis) -> StatusDocument:
         ),
         questions_refused=node.exchange.refused,
         offers_found_by_sync=node.offer_sync.found,
+        listed=node.lookout.listing.announced,
+        listing_failed=node.lookout.listing.failed,
         offered=_offered(node),
         ask_micro_per_gpu_hour=node.provider.posting.ask,
         simulated=_simulated(node),

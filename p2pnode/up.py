@@ -139,6 +139,7 @@ def _ports(
 ) -> Ports:
     return Ports(
         transport=transport,
+        directory=transport,
         probe=_probe(config, genesis, identity.feed.public),
         host=_host_facts(),
         engine=ProcessEngine(home.jobs, clock=clock, files=_threads()),

@@ -17,6 +17,7 @@ from testnet.bench.cli import bench
 from testnet.offers import wait_for_offers
 from testnet.plan import plan_network
 from testnet.state import Running, load, must_load, remove, save, state_folder, stop
+from testnet.world_cli import world
 
 EXIT_FAILED: Final = 1
 
@@ -122,6 +123,7 @@ def down(name: str, state: Path | None, as_json: bool) -> None:
 
 
 testnet.add_command(bench)
+testnet.add_command(world)
 
 
 def _document(running: Running) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from p2pnode.quantities import format_money
 from protocol.errors import LocalFault
 from protocol.units import Micros
 from testnet.offers import wait_for_offers
-from testnet.plan import GpuKind, plan_network
+from testnet.plan import REGIONS, GpuKind, plan_network
 from testnet.processes import start
 from testnet.state import Running, RunningNode, stop
 
@@ -76,6 +76,8 @@ def _act(stage: Stage, began: float) -> Document:
     say = stage.say
     wait_for_offers(stage.running)
     say(f"every node has heard {OWNERS} offers by gossip after {_since(began)}")
+    listed = _find_all(stage)
+    say(f"the directory names {listed} of {OWNERS} owners to the renter after {_since(began)}")
     first, is_output_right = _train(stage)
     second, has_moved = _lose_an_owner(stage)
     survivors = [node for node in stage.running.nodes if _is_alive(node)]
@@ -89,12 +91,14 @@ def _act(stage: Stage, began: float) -> Document:
     return {
         "schema": "p2pnode.demo/1",
         "ok": is_output_right
+        and listed == OWNERS
         and has_moved
         and agree
         and exit_code == second["outcome"]["exit_code"] == 0
         and verified == len(survivors),
         "nodes": len(stage.running.nodes),
         "processes": True,
+        "found_in_directory": listed,
         "bids": len(get(stage.renter, f"/v1/jobs/{first['id']}/bids")["bids"]),
         "winner": first["owner"],
         "job_exit": exit_code,
@@ -107,6 +111,20 @@ def _act(stage: Stage, began: float) -> Document:
         "gpu": first["outcome"]["gpu"],
         "network": f"loopback, {network['kind']} network {network['id'][:16]}",
     }
+
+
+def _find_all(stage: Stage) -> int:
+    """How many of the owners the renter finds in the DHT."""
+    owners = {node.peer for node in stage.running.nodes if "owner" in node.roles}
+    found: set[str] = set()
+
+    def look() -> bool:
+        listed = get(stage.renter, "/v1/directory", gpu_class=24, region=list(REGIONS))
+        found.update(owners.intersection(listed["items"]))
+        return found == owners
+
+    _until(look)
+    return len(found)
 
 
 def _train(stage: Stage) -> tuple[Document, bool]:

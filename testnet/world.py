@@ -4,7 +4,6 @@ Safety is asserted always, liveness only after the faults have stopped. No socke
 """
 
 import logging
-import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,12 @@ import trio.testing
 from trio._core import _run as trio_loop
 
 from ledger.receipt import Proven
+from p2pnode.network.memory_directory import MemoryRegistry
 from p2pnode.network.memory_transport import MemoryHub
 from protocol.genesis import Bounds, Genesis
-from protocol.units import Micros
+from protocol.units import Micros, PeerId
 from testnet.world_checks import Broken, check_rest, check_safety, open_questions
+from testnet.world_dice import dice_of
 from testnet.world_fuse import Fuse, Killed
 from testnet.world_host import Host, Surroundings, VirtualClock
 from testnet.world_plan import WorldPlan, drawn_order, drawn_output, drawn_script, host_plans
@@ -83,19 +84,20 @@ class World:
     def __init__(self, plan: WorldPlan) -> None:
         seed = f"world/{plan.seed}"
         self._plan = plan
-        self._dice = random.Random(f"{seed}/events")
+        self._dice = dice_of(f"{seed}/events")
         self._weather = Weather(
-            random.Random(f"{seed}/weather"),
+            dice_of(f"{seed}/weather"),
             loss_percent=plan.loss_percent,
             breaks_per_mille=plan.breaks_per_mille,
         )
         self._healed = trio.Event()
         self._fuse = Fuse(plan.point)
-        nonce = random.Random(f"{seed}/genesis").randbytes(16)
+        nonce = dice_of(f"{seed}/genesis").randbytes(16)
         around = Surroundings(
             seed=seed,
             genesis=Genesis(name="world", kind="test", nonce=nonce, bounds=Bounds(), money="TEST"),
             hub=MemoryHub(self._weather.link),
+            registry=MemoryRegistry(),
             weather=self._weather,
             fuse=self._fuse,
             script=drawn_script(seed),
@@ -103,13 +105,15 @@ class World:
             down_s=lambda: self._dice.uniform(*plan.down_s),
             healed=self._healed,
         )
-        plans = host_plans(plan, random.Random(f"{seed}/hosts"))
+        plans = host_plans(plan, dice_of(f"{seed}/hosts"))
         self._hosts = [Host(each, around) for each in plans]
         self._submitted: list[tuple[Host, str]] = []
 
     async def run(self, trace: Trace) -> Summary:
         """From the first start to the rest after the last fault."""
-        bootstrap = {host.peer: (host.plan.address,) for host in self._hosts[:BOOTSTRAPS]}
+        bootstrap: dict[PeerId, tuple[str, ...]] = {
+            host.peer: (host.plan.address,) for host in self._hosts[:BOOTSTRAPS]
+        }
         async with trio.open_nursery() as nursery:
             for host in self._hosts:
                 nursery.start_soon(host.run, bootstrap)

@@ -20,14 +20,17 @@ from p2pnode.execution.materials import MemoryMaterials
 from p2pnode.gpus import HostFacts, SimulatedGpus
 from p2pnode.identity import Identity
 from p2pnode.jobs.baggage import MemoryBaggage
+from p2pnode.network.memory_directory import MemoryDirectory, MemoryRegistry
 from p2pnode.network.memory_transport import MemoryHub, MemoryTransport
-from p2pnode.node import Node, Ports
+from p2pnode.node import Node
 from p2pnode.own_feed import open_own_feed
+from p2pnode.ports import Ports
 from p2pnode.quantities import Money
 from protocol.certificate import Certificate, sign_certificate
 from protocol.genesis import Genesis, net_of
 from protocol.signing import Signer, peer_id_of
 from protocol.units import Mebibytes, Micros, Millis, MillisSpan, NetId, PeerId, PublicKey
+from testnet.world_dice import dice_of
 from testnet.world_fuse import Fuse, Killed, Life
 from testnet.world_ports import FusedCabinet, FusedGuard, FusedStore, FusedTransport, Road
 from testnet.world_trace import who
@@ -72,6 +75,7 @@ class Surroundings:
     seed: str
     genesis: Genesis
     hub: MemoryHub
+    registry: MemoryRegistry
     weather: Weather
     fuse: Fuse
     script: Callable[[Run], Script]
@@ -96,7 +100,7 @@ class Host:
         self._guard = MemoryGuard()
         self._around = around
         self._net = net_of(around.genesis)
-        self.identity: Final = identity_of(random.Random(f"{around.seed}/{plan.name}"), self._net)
+        self.identity: Final = identity_of(dice_of(f"{around.seed}/{plan.name}"), self._net)
         self.witness: Final = Witness(
             self.identity.feed.public, self._net, self.store, self.cabinet
         )
@@ -150,10 +154,10 @@ class Host:
 
     def _build(self, life: Life, bootstrap: dict[PeerId, tuple[str, ...]]) -> Node:
         around, plan = self._around, self.plan
-        dice = random.Random(f"{around.seed}/{plan.name}/{self.lives}")
+        dice = dice_of(f"{around.seed}/{plan.name}/{self.lives}")
         clock = VirtualClock()
         road = Road(travel=around.weather.travel, witness=self.witness.see)
-        transport = MemoryTransport(around.hub, self.peer, plan.address)
+        transport = FusedTransport(MemoryTransport(around.hub, self.peer, plan.address), life, road)
         cards = SimulatedGpus(model="RTX 4090", vram=Mebibytes(24_564), count=plan.gpus)
         return Node(
             config=_config(plan),
@@ -162,7 +166,8 @@ class Host:
             bootstrap=bootstrap,
             incarnation=self.lives,
             ports=Ports(
-                transport=FusedTransport(transport, life, road),
+                transport=transport,
+                directory=MemoryDirectory(around.registry, transport, self.peer),
                 probe=SimulatedProbe(self.identity.feed.public, (cards,) if plan.is_owner else ()),
                 host=HostFacts(cpus=8, memory_mib=32_768),
                 engine=self._engine,

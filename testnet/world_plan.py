@@ -13,6 +13,7 @@ from protocol.auction import Need
 from protocol.errors import LocalFault
 from protocol.job import Input, JobLimits
 from protocol.units import Digest, Micros, MillisSpan
+from testnet.world_dice import dice_of
 from testnet.world_fuse import Point
 from testnet.world_host import HostPlan
 
@@ -37,6 +38,8 @@ class WorldPlan:
     """On average."""
     job_ms: tuple[int, int] = (10_000, 60_000)
     """Shortest and longest time limit."""
+    ask_max: tuple[int, int] = (250_000, 700_000)
+    """What people pay at most for a GPU-hour; owners ask 200,000 to 600,000."""
     down_s: tuple[float, float] = (0.2, 40)
     """How long a node stays down."""
     point: Point | None = None
@@ -73,7 +76,7 @@ def drawn_script(seed: str) -> Callable[[Run], Script]:
     """What a run does, by its id."""
 
     def script(run: Run) -> Script:
-        dice = random.Random(f"{seed}/script/{run.id}")
+        dice = dice_of(f"{seed}/script/{run.id}")
         cause: Cause = "exit"
         fate = dice.randrange(20)
         if fate == 0:
@@ -95,7 +98,7 @@ def drawn_output(seed: str) -> Callable[[RunId], bytes | None]:
     """What a run leaves behind, by its id."""
 
     def output(run: RunId) -> bytes | None:
-        dice = random.Random(f"{seed}/output/{run}")
+        dice = dice_of(f"{seed}/output/{run}")
         return dice.randbytes(dice.choice((1, 1_000, 100_000))) if dice.randrange(2) else None
 
     return output
@@ -133,7 +136,7 @@ def drawn_order(plan: WorldPlan, job: str, dice: random.Random) -> Wanted:
                 output_bytes=1_048_576,
             ),
             money="TEST",
-            ask_max=Micros(dice.randrange(250_000, 700_000)),
+            ask_max=Micros(dice.randint(*plan.ask_max)),
             total_max=None,
             patience_ms=MillisSpan(dice.randint(5_000, 60_000)),
         ),

@@ -36,6 +36,7 @@ from tests.make_ledger import (
     statement,
     turn_of,
 )
+from tests.receipt_vectors import receipt_vectors
 
 FOLDER: Final = Path(__file__).parent.parent / "ledger" / "vectors"
 
@@ -329,6 +330,7 @@ def vectors() -> dict[str, Case]:
         "evidence.json": evidence_vectors(),
         "units.json": unit_vectors(),
         "fold.json": fold_vectors(),
+        "receipts.json": receipt_vectors(),
     }
 
 

@@ -7,11 +7,12 @@ from msgspec.structs import replace
 from protocol.advert import Advert, Host, Surcharge, TierAsk
 from protocol.auction import Bid, Need, Refusal, Rfq, Take
 from protocol.certificate import Certificate, sign_certificate
-from protocol.codec import encode
+from protocol.codec import decode, encode
 from protocol.genesis import Bounds, Genesis, net_of
 from protocol.hello import Hello
 from protocol.job import Input, Job, JobLimits, digest_of_job
 from protocol.lease import LeaseRequest, Terms, UnitTurn, charge, digest_of_terms
+from protocol.limits import AUCTION_BYTES_MAX
 from protocol.scoring import AuctionRecord, Heard, order_of
 from protocol.signing import Signer, digest, peer_id_of
 from protocol.tick import ArchiveName, Outcome, Tick
@@ -308,3 +309,8 @@ def record(bids: tuple[Heard, ...], *, tries: int = 1, **changes: Any) -> Auctio
     """What a renter keeps that tried this many of the bids, by the rule."""
     before = AuctionRecord(seed=NONCE, offers_seen=9, bids=bids, refusals=(), chosen=())
     return replace(before, **{"chosen": tuple(order_of(before, NET)[:tries]), **changes})
+
+
+def decoded(value: AuctionRecord) -> AuctionRecord:
+    """The record as whoever reads its file finds it."""
+    return decode(encode(value), AuctionRecord, size_max=AUCTION_BYTES_MAX)

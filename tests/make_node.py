@@ -19,6 +19,7 @@ from p2pnode.gpus import HostFacts, SimulatedGpus
 from p2pnode.home import find_home, make_folders
 from p2pnode.identity import create_identity, load_identity
 from p2pnode.jobs.baggage import MemoryBaggage
+from p2pnode.network.memory_directory import MemoryDirectory, MemoryRegistry
 from p2pnode.network.memory_transport import MemoryHub, MemoryTransport
 from p2pnode.node import Node
 from p2pnode.own_feed import open_own_feed
@@ -65,6 +66,7 @@ class Party:
         self._tmp_path = tmp_path
         self._nursery = nursery
         self._hub = hub
+        self._registry = MemoryRegistry()
         self._bootstrap: dict[PeerId, tuple[str, ...]] = {}
         self._count = 0
 
@@ -95,6 +97,7 @@ class Party:
         )
         gpus = () if ask is None else (_gpu(),)
         address = f"/memory/{index}"
+        transport = MemoryTransport(self._hub, identity.certificate.peer_id, address)
         node = Node(
             config=config,
             genesis=GENESIS,
@@ -102,7 +105,8 @@ class Party:
             bootstrap=self._bootstrap,
             incarnation=index if incarnation is None else incarnation,
             ports=Ports(
-                transport=MemoryTransport(self._hub, identity.certificate.peer_id, address),
+                transport=transport,
+                directory=MemoryDirectory(self._registry, transport, identity.certificate.peer_id),
                 probe=SimulatedProbe(identity.feed.public, gpus),
                 host=HostFacts(cpus=8, memory_mib=32_768),
                 engine=FakeEngine(script, clock=clock),

@@ -1,6 +1,6 @@
 """The HTTP API: routes and nothing else. What it tells and does are functions given to it."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from litestar import Litestar, Request, Response, get, post
@@ -11,6 +11,7 @@ from litestar.openapi.config import OpenAPIConfig
 from p2pnode.api.documents import (
     ArrivalListDocument,
     AskChange,
+    ListedDocument,
     OfferListDocument,
     Problem,
     StatusDocument,
@@ -18,7 +19,8 @@ from p2pnode.api.documents import (
 from p2pnode.api.job_routes import JobServices, job_routes
 from p2pnode.matching.search import Wish
 from protocol.advert import TIERS, Tier
-from protocol.errors import LocalFault
+from protocol.errors import LocalFault, Unavailable
+from protocol.gpu_class import CLASSES
 from protocol.units import Mebibytes, Micros
 
 SHOWN_DEFAULT = 50
@@ -31,8 +33,10 @@ class Services:
     """What the API can tell and do."""
 
     status: Callable[[], StatusDocument]
-    search: Callable[[Wish, int], OfferListDocument]
+    search: Callable[[Wish, int], Awaitable[OfferListDocument]]
     arrivals: Callable[[], ArrivalListDocument]
+    listed: Callable[[int, tuple[str, ...]], Awaitable[ListedDocument]]
+    """listed(class, regions). Raises Unavailable."""
     set_ask: Callable[[AskChange], None]
     """Raises LocalFault."""
 
@@ -68,11 +72,17 @@ def build_app(services: Services, jobs: JobServices) -> Litestar:
             ask_max=None if ask_micro_max is None else Micros(ask_micro_max),
             money=money,
         )
-        return services.search(wish, max(0, min(limit, SHOWN_MAX)))
+        return await services.search(wish, max(0, min(limit, SHOWN_MAX)))
 
     @get("/v1/offers/arrivals")
     async def arrivals() -> ArrivalListDocument:
         return services.arrivals()
+
+    @get("/v1/directory")
+    async def directory(gpu_class: int, region: list[str]) -> ListedDocument:
+        if gpu_class not in CLASSES:
+            raise LocalFault(f"{gpu_class} is no class", f"one of {', '.join(map(str, CLASSES))}")
+        return await services.listed(gpu_class, tuple(region))
 
     @post("/v1/ask", status_code=200)
     async def ask(data: AskChange) -> dict[str, str]:
@@ -80,8 +90,12 @@ def build_app(services: Services, jobs: JobServices) -> Litestar:
         return {"applies": "now, to new leases"}
 
     return Litestar(
-        route_handlers=[healthz, status, offers, arrivals, ask, *job_routes(jobs)],
-        exception_handlers={LocalFault: _local_fault, HTTPException: _http_fault},
+        route_handlers=[healthz, status, offers, directory, arrivals, ask, *job_routes(jobs)],
+        exception_handlers={
+            LocalFault: _local_fault,
+            Unavailable: _unavailable,
+            HTTPException: _http_fault,
+        },
         openapi_config=OpenAPIConfig(title="p2pnode", version="1", path="/schema"),
         # Litestar would take over the root logger.
         logging_config=None,
@@ -98,6 +112,10 @@ def _tier(text: str) -> Tier:
 
 def _local_fault(_request: ApiRequest, fault: LocalFault) -> Response[Problem]:
     return _problem(Problem(title=fault.what, status=400, cure=fault.cure))
+
+
+def _unavailable(_request: ApiRequest, error: Unavailable) -> Response[Problem]:
+    return _problem(Problem(title=str(error), status=503))
 
 
 def _http_fault(_request: ApiRequest, error: HTTPException) -> Response[Problem]:

@@ -49,6 +49,9 @@ class StatusDocument(Struct, frozen=True, kw_only=True):
     gossip: GossipDocument
     questions_refused: dict[str, int]
     offers_found_by_sync: int
+    listed: int
+    """Announcements to the directory that were taken so far."""
+    listing_failed: int
     offered: tuple[str, ...]
     """What we offer, in words."""
     ask_micro_per_gpu_hour: int | None
@@ -111,6 +114,13 @@ class ArrivalListDocument(Struct, frozen=True, kw_only=True):
 
     schema: str = "p2pnode.offer.arrivals/1"
     items: tuple[ArrivalDocument, ...]
+
+
+class ListedDocument(Struct, frozen=True, kw_only=True):
+    """Peers that the directory names for a class; what they offer is for them to say."""
+
+    schema: str = "p2pnode.directory/1"
+    items: tuple[str, ...]
 
 
 class AskChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

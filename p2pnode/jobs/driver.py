@@ -21,6 +21,7 @@ from p2pnode.jobs.jobfile import ENDED, JobFile, State, save, taking_of, taking_
 from p2pnode.jobs.lease_client import LeaseClient, OpenStream
 from p2pnode.matching.book import Offer
 from p2pnode.matching.renter import NoMatch, Renter, Taking
+from p2pnode.matching.search import Wish
 from protocol.codec import decode, encode
 from protocol.errors import LocalFault, P2PError, PeerFault, Unavailable
 from protocol.job import Job, seal_job
@@ -60,6 +61,8 @@ class Desk:
     owed: Callable[[Digest], Micros]
     """What we have co-signed for this lease."""
     stop: Callable[[PeerId, Digest], Awaitable[None]]
+    look_around: Callable[[Wish], Awaitable[None]]
+    """Bring what may fit this wish into the book, as far as that takes asking."""
     failed: Callable[[PublicKey], None]
     """An owner did not finish: remember it when the next bids are scored."""
     lost_after_s: float
@@ -127,9 +130,11 @@ class Driver:
             return
         taken = await self._resume_taking()
         if taken is None:
+            order = self.file.order()
+            await self._desk.look_around(order.wish())
             try:
                 won = await self._desk.renter.rent(
-                    self.file.order(), seal_job=self._seal, remember=self._remember
+                    order, seal_job=self._seal, remember=self._remember
                 )
             except NoMatch as error:
                 self._keep_auction(error.record)

@@ -15,10 +15,12 @@ from protocol.units import Digest, NetId, PublicKey
 
 log = logging.getLogger(__name__)
 
-START_S_MAX: Final = 10.0
+START_S_MAX: Final = 3.0
 """Nodes that start together announce one after the other: each costs the others connections."""
 AGAIN_S: Final = (15.0, 45.0)
 """What was announced while the network was young, or lost, is announced again after these."""
+RETRY_S_MIN: Final = 1.0
+"""What nobody took, say because nobody was there yet, is announced again soon, then later."""
 STEADY_S: Final = 3_600.0
 ANNOUNCE_S: Final = 60
 """For one key, the pace that its takers set included."""
@@ -64,14 +66,18 @@ class Listing:
         """Announce until cancelled."""
         task_status.started()
         waits_s = [self._rng.uniform(0, START_S_MAX), *AGAIN_S]
+        retry_s = RETRY_S_MIN
         while True:
             wait_s = waits_s.pop(0) if waits_s else STEADY_S * self._rng.uniform(0.9, 1.1)
             with trio.move_on_after(wait_s):
                 await self._changed.wait()
                 self._changed = trio.Event()
                 waits_s = list(AGAIN_S)
-            if not await self._announce_all():
-                waits_s = waits_s or list(AGAIN_S[-1:])
+            if await self._announce_all():
+                retry_s = RETRY_S_MIN
+            else:
+                waits_s.insert(0, retry_s)
+                retry_s = min(retry_s * 2, AGAIN_S[-1])
 
     async def _announce_all(self) -> bool:
         """Whether somebody took each of the keys."""

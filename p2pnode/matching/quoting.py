@@ -13,8 +13,8 @@ from protocol.lease import Terms, UnitTurn
 from protocol.limits import OPEN_INTERVALS_SOFT_MAX
 from protocol.units import Digest, Millis, MillisSpan, PublicKey
 
-LEAD_MS: Final = MillisSpan(1_000)
-"""A lease starts at least this long after its bid: time to gather bids, choose, and be granted."""
+LEAD_MS: Final = MillisSpan(500)
+"""A lease starts at least this long after its bid, so that it can be granted before."""
 BID_LIFE_MS: Final = MillisSpan(10_000)
 LAPSE_MS: Final = MillisSpan(60_000)
 """A grant without a job holds the units this long."""

@@ -35,8 +35,10 @@ from protocol.wire import Sealed, pack, unpack
 
 log = logging.getLogger(__name__)
 
-QUOTE_S: Final = 1.0
+QUOTE_S: Final = 1.2
 """Owners that have not answered by then are left out of this auction."""
+START_MS: Final = 1_500
+"""From the question to the start of the lease: time to gather bids, to choose, to be granted."""
 TAKE_S: Final = 1.5
 """An owner that has been asked to grant is waited for this long, within the request's life."""
 SHORTLIST_MAX: Final = 8
@@ -277,8 +279,8 @@ class Renter:
             seq=offer.advert.seq,
             need=order.need,
             tier=order.tier,
-            start_ms=now,
-            end_ms=Millis(now + order.span_ms),
+            start_ms=Millis(now + START_MS),
+            end_ms=Millis(now + START_MS + order.span_ms),
             notice_ms=order.notice_ms,
             money=order.money,
             nonce=self._random_bytes(16),

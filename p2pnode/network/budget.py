@@ -20,12 +20,12 @@ class Budget(Generic[K]):
         self._keys_max = keys_max
         self._buckets: OrderedDict[K, tuple[float, float]] = OrderedDict()
 
-    def draw(self, key: K, now_s: float) -> float:
-        """Take one token, on credit if need be; the seconds after which it is earned.
+    def draw(self, key: K, now_s: float, tokens: float = 1) -> float:
+        """Take so many tokens, on credit if need be; the seconds after which they are earned.
 
         For callers who wait that long before they act.
         """
-        left = self.left(key, now_s) - 1
+        left = self.left(key, now_s) - tokens
         self._put(key, left, now_s)
         return max(0.0, -left / self._per_s)
 

@@ -3,6 +3,7 @@
 Victim, honest nodes and attackers are processes of their own; an honest peer asks from this one.
 """
 
+import logging
 import math
 import os
 import random
@@ -97,6 +98,7 @@ class Course:
 def run(wish: AttackWish, say: Say) -> Report:
     """The whole benchmark. Raises LocalFault if the network does not come up."""
     wish.names()
+    logging.getLogger("libp2p").setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory(prefix="p2pnode-bench-") as folder:
         planned = plan_network(Path(folder), nodes=NODES, renters=0)
         plans = [replace(plan, gossip="on") for plan in planned]

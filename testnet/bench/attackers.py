@@ -23,7 +23,7 @@ from testnet.bench.tcp_attacks import ATTACKS as TCP_ATTACKS
 ATTACKS: Final[dict[str, Attack]] = {
     attack.__name__: attack for attack in (*TCP_ATTACKS, *STREAM_ATTACKS, *GOSSIP_ATTACKS)
 }
-NICE: Final = 10
+NICE: Final = 19
 """An attacker is elsewhere: it takes the victim's time through the network, not by its machine."""
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -84,7 +84,7 @@ def _live(target: Target, line: socket.socket, log: Path) -> int:
                 counts = _obey(target, json.loads(order))
                 orders.write(json.dumps(counts) + "\n")
                 orders.flush()
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - whatever it is, the log has it
         # A forked copy of the caller must not unwind into the caller's code.
         traceback.print_exc()
         return 1

@@ -141,10 +141,12 @@ async def _keep_acting(target: Target, host: Host, act: Callable[[Host], Awaitab
 async def again_and_again(target: Target, once: Callable[[], Awaitable[None]]) -> None:
     """Do it until cancelled, whatever the victim does about it."""
     while True:
+        refused = target.refused
         try:
             await once()
-        except EXPECTED:
+        except* EXPECTED:
             target.refused += 1
+        if target.refused > refused:
             await trio.sleep(PAUSE_S)
         await trio.lowlevel.checkpoint()
 

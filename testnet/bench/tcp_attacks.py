@@ -23,6 +23,8 @@ HELD: Final = 200
 """Connections held open by one attack; more than the 250 that once deafened a host come in all."""
 AT_ONCE: Final = 380
 READ_S: Final = 0.2
+SOURCE: Final = "127.0.0.66"
+"""All from one address, which is not the one of the honest."""
 
 
 async def random_bytes(target: Target, rng: random.Random) -> None:
@@ -115,7 +117,7 @@ async def new_identities(target: Target, rng: random.Random) -> None:
 
 async def _say(target: Target, data: bytes) -> None:
     """Connect, send, listen for a moment, leave."""
-    stream = await trio.open_tcp_stream(target.host, target.port)
+    stream = await trio.open_tcp_stream(target.host, target.port, local_address=SOURCE)
     async with stream:
         target.sent += 1
         with trio.move_on_after(READ_S):
@@ -125,7 +127,7 @@ async def _say(target: Target, data: bytes) -> None:
 
 
 async def _hold(target: Target, said: bytes, hold_s: float) -> None:
-    stream = await trio.open_tcp_stream(target.host, target.port)
+    stream = await trio.open_tcp_stream(target.host, target.port, local_address=SOURCE)
     async with stream:
         target.sent += 1
         await stream.send_all(said)
@@ -135,7 +137,7 @@ async def _hold(target: Target, said: bytes, hold_s: float) -> None:
 
 
 async def _dribble(target: Target) -> None:
-    stream = await trio.open_tcp_stream(target.host, target.port)
+    stream = await trio.open_tcp_stream(target.host, target.port, local_address=SOURCE)
     async with stream:
         target.sent += 1
         for byte in MULTISTREAM + NOISE + bytes(1_000):

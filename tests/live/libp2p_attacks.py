@@ -21,6 +21,7 @@ from p2pnode.network.libp2p_adapter.judged_pubsub import JudgedPubsub
 from p2pnode.network.libp2p_adapter.libp2p_transport import Libp2pTransport
 from protocol.errors import Unavailable
 from protocol.units import PeerId
+from tests.live import libp2p_flood_attacks as flood
 from tests.live import libp2p_gossip_attacks as gossip
 from tests.live.libp2p_victim import against_a_victim, assert_serves, connection, make, setting
 from tests.transport_suite import ECHO, echo, link, serve_echo, until
@@ -289,6 +290,17 @@ ATTACKS: dict[Attack, tuple[Callable[[], None], str]] = {
     an_address_from_hearsay: (leave_out(patches.mend_auto_connector), "AssertionError"),
     many_peers_that_hang: (leave_out(patches.mend_health_checks), "TooSlowError"),
     a_sender_that_ignores_our_windows: (leave_out_watch, "TooSlowError"),
+    flood.topics_that_are_invented: (flood.leave_out_known_topics, "AssertionError"),
+    flood.a_peer_that_is_left_alone_and_leaves: (flood.leave_out_known_topics, "TooSlowError"),
+    flood.signatures_without_end: (flood.leave_out_signature_budget, "TooSlowError"),
+    flood.gossip_faster_than_we_read: (flood.leave_out_pace, "AssertionError"),
+    flood.a_list_of_a_thousand_addresses: (
+        leave_out(patches.mend_address_lists),
+        "AssertionError",
+    ),
+    flood.addresses_that_are_pushed: (flood.leave_identify_push, "DID NOT RAISE"),
+    flood.streams_without_end: (flood.leave_out_doors, "TooSlowError"),
+    flood.a_source_that_knocks_and_knocks: (flood.leave_out_doors, "TooSlowError"),
 }
 """Each attack, what leaves its cure out of a fresh process, and what then shows."""
 

@@ -170,4 +170,6 @@ async def test_what_was_never_metered_with_us_is_not_answered() -> None:
     del owner.ticks[first.id]
     with pytest.raises(Unavailable):
         await renter.accounts.settle(owner.peer, second, outcome)
-    assert renter.ledger.state.halves(RENTER.public, OWNER.public, money="USD", is_answer=True) == []
+    assert (
+        renter.ledger.state.halves(RENTER.public, OWNER.public, money="USD", is_answer=True) == []
+    )

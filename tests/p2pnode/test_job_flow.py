@@ -17,6 +17,9 @@ from protocol.units import Micros, MillisSpan
 from tests.make_job import make_submission
 from tests.make_node import Party, Started
 
+LISTED_S = 5
+"""By then every owner is in the directory, where light renters look."""
+
 
 @pytest.fixture
 def party(tmp_path: Path, nursery: trio.Nursery) -> Party:
@@ -42,7 +45,7 @@ async def test_a_job_runs_at_the_cheapest_owner_and_leaves_a_receipt(
 ) -> None:
     owners = [await party.add(ask=ask) for ask in (300_000, 400_000, 500_000)]
     renter = await party.add(ask=None, gossip="auto")
-    await trio.sleep(3)
+    await trio.sleep(LISTED_S)
     node = renter.node
     file = node.jobs.submit(make_submission(node))
     done = await ended(renter, file.id)
@@ -69,7 +72,7 @@ async def test_the_units_are_free_again_once_the_renter_has_consented(
 ) -> None:
     owner = await party.add(ask=300_000)
     renter = await party.add(ask=None, gossip="auto")
-    await trio.sleep(3)
+    await trio.sleep(LISTED_S)
     for _ in range(3):
         file = renter.node.jobs.submit(make_submission(renter.node))
         assert (await ended(renter, file.id)).state == "done"
@@ -83,7 +86,7 @@ async def test_the_price_ceiling_is_kept_and_the_reason_is_told(
 ) -> None:
     await party.add(ask=300_000)
     renter = await party.add(ask=None, gossip="auto")
-    await trio.sleep(3)
+    await trio.sleep(LISTED_S)
     file = renter.node.jobs.submit(make_submission(renter.node, ask_max=Micros(299_999)))
     done = await ended(renter, file.id)
     assert done.state == "failed"
@@ -95,7 +98,7 @@ async def test_two_renters_cannot_have_the_same_gpu(
 ) -> None:
     owner = await party.add(ask=300_000)
     renters = [await party.add(ask=None, gossip="auto") for _ in range(3)]
-    await trio.sleep(3)
+    await trio.sleep(LISTED_S)
     files = [renter.node.jobs.submit(make_submission(renter.node)) for renter in renters]
     await trio.sleep(4)
     now = owner.node.ports.clock.now()
@@ -116,7 +119,7 @@ async def test_a_job_moves_when_its_owner_dies(
     first = await party.start(party.build(ask=300_000, script=long))
     second = await party.start(party.build(ask=400_000))
     renter = await party.add(ask=None, gossip="auto")
-    await trio.sleep(3)
+    await trio.sleep(LISTED_S)
     file = renter.node.jobs.submit(make_submission(renter.node))
     await trio.sleep(10)
     assert renter.node.jobs.driver(file.id).file.state == "running"
@@ -136,7 +139,7 @@ async def test_a_cancelled_job_stops_and_is_paid_for_what_it_used(
 
     await party.start(party.build(ask=300_000, script=long))
     renter = await party.add(ask=None, gossip="auto")
-    await trio.sleep(3)
+    await trio.sleep(LISTED_S)
     file = renter.node.jobs.submit(make_submission(renter.node))
     await trio.sleep(10)
     renter.node.jobs.driver(file.id).cancel()

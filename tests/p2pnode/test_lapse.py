@@ -19,7 +19,9 @@ from protocol.units import MillisSpan
 from tests.make_job import make_limits
 from tests.make_node import Party, Started
 
-JOB = encode(Job(argv=("true",), variables={}, limits=make_limits(time_ms=550_000), nonce=bytes(16)))
+JOB = encode(
+    Job(argv=("true",), variables={}, limits=make_limits(time_ms=550_000), nonce=bytes(16))
+)
 
 
 @pytest.fixture

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 import trio
 
+from p2pnode.matching.search import Wish
 from p2pnode.network.memory_transport import MemoryHub
+from p2pnode.ports import advert_topics
 from protocol.units import Micros, PeerId
 from tests.make_node import Party, Started
 
@@ -26,17 +28,19 @@ async def test_every_node_sees_every_offer(party: Party, autojump_clock: trio.ab
     assert [node.asks() for node in nodes] == [[300_000, 310_000, 320_000]] * 3
 
 
-async def test_a_light_renter_learns_offers_without_joining_the_mesh(
+async def test_a_light_renter_finds_offers_without_joining_the_mesh(
     party: Party, autojump_clock: trio.abc.Clock
 ) -> None:
     owner = await party.add(ask=300_000)
     renter = await party.add(ask=None, gossip="auto")
-    await trio.sleep(3)
+    await trio.sleep(5)
+    assert renter.asks() == []
+    await renter.node.look_around(Wish())
     assert renter.asks() == [300_000]
     assert renter.node.is_light
     assert renter.node.feed.taken == 0
-    topics = owner.node.ports.transport.mesh("p2pnode")
-    assert renter.peer not in topics
+    [topic] = advert_topics(owner.node.genesis)
+    assert renter.peer not in owner.node.ports.transport.mesh(topic)
 
 
 async def test_a_price_change_reaches_all_at_once(

@@ -11,7 +11,7 @@ from protocol.errors import PeerFault
 from protocol.job import digest_of_job, open_job, seal_job
 from protocol.lease import LeaseRequest, charge
 from protocol.lease_stream import CosignAsk, Cosigned, LeaseName, Open, Part, Settle
-from protocol.limits import INT_MAX, JOB_BYTES_MAX, PART_BYTES_MAX
+from protocol.limits import INT_MAX
 from protocol.tick import COSIGN_DOMAIN, ArchiveName, Tick
 from protocol.units import Micros, MillisSpan, PublicKey, Signature
 from tests import make
@@ -31,10 +31,6 @@ def take_cases() -> list[Case]:
         case("a job alone", encode_plain({"job": b"j"}), "codec.shape", "take", 262_144),
         case("a request that is too long", encode(make.take(request=bytes(4_289))), "codec.shape",
             "take", 262_144),
-        case("a job that is as long as allowed", encode(make.take(job=bytes(65_584))), None,
-            "take", 262_144),
-        case("a job that is too long", encode(make.take(job=bytes(65_585))), "codec.shape", "take",
-            262_144),
         case("a yes", encode(Reply(yes=sealed(make.bid()))), None, "reply", 262_144),
         case("a no", encode(Reply(no=no)), None, "reply", 262_144),
         case("neither yes nor no", encode_plain({}), "codec.shape", "reply", 262_144),
@@ -73,8 +69,6 @@ def stream_cases() -> list[Case]:
         asked("a count", "part", Part(offset=4_096)),
         part("a piece", None, offset=7, b=b"line\n"),
         part("an empty piece", "codec.shape", b=b""),
-        part("the longest piece", None, b=bytes(PART_BYTES_MAX)),
-        part("a longer piece", "codec.shape", b=bytes(PART_BYTES_MAX + 1)),
         part("a piece at the end of all", None, offset=INT_MAX - 1, b=b"a"),
         part("a piece beyond it", "codec.shape", offset=INT_MAX, b=b"a"),
         part("an outcome", None, offset=5, outcome=outcome),
@@ -196,7 +190,6 @@ def job_cases() -> list[Case]:
         c("another than is named", "job.digest", good, bytes(32)),
         c("its digest without the domain", "job.digest", good, LEASE),
         c("not canonical", "codec.form", good + b"\0"),
-        c("too long", "codec.size", bytes(JOB_BYTES_MAX + 1)),
         one("of an image", None, image="sha256:" + "0" * 57),
         one("without arguments", "codec.shape", argv=()),
         one("with an empty argument", None, argv=("",)),

@@ -18,7 +18,10 @@ CODE = "".join(
     for folder in ("protocol", "p2pnode")
     for path in sorted((ROOT / folder).rglob("*.py"))
 )
-PURE = ("advert", "certificate", "codec", "hello", "request", "seal")
+PURE = (
+    "advert", "auction", "bid", "certificate", "codec", "hello", "job", "refusal", "request",
+    "rfq", "seal", "tick",
+)  # fmt: skip
 """Rules of the protocol itself, for which there are vectors."""
 
 
@@ -36,7 +39,10 @@ def test_each_rule_of_the_protocol_has_a_vector() -> None:
     shown = {
         case["rule"]
         for path in FOLDER.glob("*.json")
-        for case in json.loads(path.read_text()).get("cases", [])
+        for rows in json.loads(path.read_text()).values()
+        if isinstance(rows, list)
+        for case in rows
+        if isinstance(case, dict) and "rule" in case
     }
     judged = "".join(path.read_text() for path in (ROOT / "protocol").glob("*.py"))
     wanted = [rule for rule in RULES if rule.split(".")[0] in PURE and f'"{rule}"' in judged]
@@ -46,10 +52,10 @@ def test_each_rule_of_the_protocol_has_a_vector() -> None:
 def test_sections_that_docstrings_cite_exist() -> None:
     cited = set(re.findall(r"SPEC\.md (?:section )?(\d+(?:\.\d)?)", CODE))
     here = set(re.findall(r"^##+ (\d+(?:\.\d+)?) ", SPEC, re.MULTILINE))
-    assert {number for number in cited if float(number) < 11} <= here
+    assert cited <= here
 
 
-@pytest.mark.parametrize("kind", ["advert", "rfq", "bid", "refusal", "lease-request"])
+@pytest.mark.parametrize("kind", [kind for kind, _ in KINDS.values()])
 def test_the_sizes_of_kinds_are_those_of_the_code(kind: str) -> None:
     [size_max] = [size for name, size in KINDS.values() if name == kind]
     assert f"| `{kind}` | {size_max:,} |" in SPEC

@@ -8,7 +8,10 @@ class Damage:
     """Running totals of one host. Owned by the host, written by the patches and the transport."""
 
     streams_dropped: int = 0
+    streams_over_budget: int = 0
+    connections_over_budget: int = 0
     gossip_dropped: int = 0
+    gossip_over_budget: int = 0
     connections_stalled: int = 0
     connections_flooded: int = 0
     handlers_failed: int = 0
@@ -20,7 +23,10 @@ class Statistics:
 
     connections: int
     streams_dropped: int  # an inbound stream raised in the library and was reset
+    streams_over_budget: int  # reset unheard, as the peer opens too many
+    connections_over_budget: int  # closed unheard, as their source makes too many
     gossip_dropped: int  # a gossip message raised while it was taken in
+    gossip_over_budget: int  # messages dropped unread, as their forwarder sends too many
     connections_stalled: int  # closed, because the peer did not drain what we wrote
     connections_flooded: int  # closed, because the peer sent beyond what we let it
     handlers_failed: int  # a handler or judge of ours has a bug; the log has it

@@ -10,9 +10,10 @@ from libp2p.abc import IHost
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.crypto.x25519 import create_new_key_pair as create_noise_key_pair
 from libp2p.custom_types import TProtocol
+from libp2p.identity.identify_push.identify_push import ID_PUSH as IDENTIFY_PUSH
 from libp2p.network.config import ConnectionConfig, RetryConfig
 from libp2p.network.swarm import Swarm
-from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11, PROTOCOL_ID_V12, GossipSub
+from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11, PROTOCOL_ID_V12
 from libp2p.pubsub.score import ScoreParams, TopicScoreParams
 from libp2p.rcmgr import new_resource_manager
 from libp2p.rcmgr.connection_limits import ConnectionLimits
@@ -25,6 +26,7 @@ from multiaddr import Multiaddr
 
 from p2pnode.network.libp2p_adapter import patches
 from p2pnode.network.libp2p_adapter.judged_pubsub import JudgedPubsub, MessagesById
+from p2pnode.network.libp2p_adapter.known_topics import KnownTopicsRouter
 
 CONNECTIONS_MAX: Final = 400
 CONNECTIONS_HIGH: Final = 300
@@ -39,6 +41,9 @@ GOSSIP_WINDOW: Final = 3
 GOSSIP_HISTORY: Final = 5
 """Heartbeats for which recent messages are offered, and kept for those who ask."""
 
+HANDSHAKE_S: Final = 10
+"""Somebody who connects has shown who he is within this, or is dropped."""
+
 PING_EVERY_S: Final = 5
 PING_ANSWER_S: Final = 3
 PING_GRACE_S: Final = 3
@@ -52,7 +57,7 @@ class Host:
     host: IHost
     network: Swarm
     pubsub: JudgedPubsub
-    router: GossipSub
+    router: KnownTopicsRouter
 
 
 def build_host(
@@ -78,6 +83,7 @@ def build_host(
         connection_config=_connection_config(),
         resource_manager=_resource_manager(),
     )
+    refuse_pushed_addresses(host)
     network = host.get_network()
     network.retry_config = RetryConfig(max_retries=0)  # retries are the dialler's, with backoff
     router = _router(heartbeat_s)
@@ -88,6 +94,11 @@ def build_host(
     return Host(host=host, network=network, pubsub=pubsub, router=router)
 
 
+def refuse_pushed_addresses(host: IHost) -> None:
+    """Not speak identify/push: addresses come by adverts, and a list of a thousand costs us."""
+    del host.get_mux().handlers[IDENTIFY_PUSH]
+
+
 def _connection_config() -> ConnectionConfig:
     return ConnectionConfig(
         max_connections=CONNECTIONS_MAX,
@@ -96,6 +107,7 @@ def _connection_config() -> ConnectionConfig:
         min_connections=0,
         low_watermark=0,
         max_connections_per_peer=1,
+        inbound_upgrade_timeout=HANDSHAKE_S,
         enable_health_monitoring=True,
         health_initial_delay=0,
         health_warmup_window=PING_GRACE_S,
@@ -122,8 +134,8 @@ def _resource_manager() -> ResourceManager:
     )
 
 
-def _router(heartbeat_s: float) -> GossipSub:
-    router = GossipSub(
+def _router(heartbeat_s: float) -> KnownTopicsRouter:
+    router = KnownTopicsRouter(
         [PROTOCOL_ID_V12, PROTOCOL_ID_V11],
         degree=6,
         degree_low=4,

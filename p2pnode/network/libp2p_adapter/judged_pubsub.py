@@ -2,16 +2,17 @@
 
 A subclass where others need patches, because we construct Pubsub ourselves. It mends, besides:
 a message that raises ends the service; there is no verdict "ignore"; the validation cache outlives
-the seen cache, so that repeats are delivered unvalidated; own messages are validated; and a
-subscription's channel overflows when nobody reads it.
+the seen cache, so that repeats are delivered unvalidated; own messages are validated; a
+subscription's channel overflows when nobody reads it; and a peer may have as much read and as many
+signatures verified as it likes.
 """
 
 import hashlib
 import logging
-from typing import assert_never
+from typing import Final, assert_never
 
 import trio
-from libp2p.abc import IHost
+from libp2p.abc import IHost, INetStream
 from libp2p.exceptions import ValidationError
 from libp2p.peer.id import ID
 from libp2p.pubsub.gossipsub import GossipSub
@@ -19,12 +20,19 @@ from libp2p.pubsub.mcache import CacheEntry, MessageCache
 from libp2p.pubsub.pb.rpc_pb2 import Message
 from libp2p.pubsub.pubsub import Pubsub
 
+from p2pnode.network.budget import Budget
+from p2pnode.network.libp2p_adapter.paced_reading import PacedStream, reading_budget
 from p2pnode.network.libp2p_adapter.patches import damage_of
 from p2pnode.network.libp2p_adapter.peer_ids import is_peer_id
 from p2pnode.network.transport import Judge, Verdict
 from protocol.units import PeerId
 
 log = logging.getLogger(__name__)
+
+SIGNATURES_PER_S: Final = 100
+SIGNATURES_BURST: Final = 400
+"""What one neighbour may make us verify: a hundred a second are a few per cent of a core."""
+PEERS_MAX: Final = 1_024
 
 
 class IgnoredError(Exception):
@@ -81,6 +89,14 @@ class JudgedPubsub(Pubsub):
             allowed_topics=topics,
         )
         self.judges: dict[str, Judge] = {}
+        self._reading = reading_budget()
+        self._signatures: Budget[ID] = Budget(
+            per_s=SIGNATURES_PER_S, burst=SIGNATURES_BURST, keys_max=PEERS_MAX
+        )
+
+    async def continuously_read_stream(self, stream: INetStream) -> None:
+        """Read one peer's gossip, at a pace, until it ends."""
+        await super().continuously_read_stream(PacedStream(stream, self._reading))
 
     async def push_msg(self, msg_forwarder: ID, msg: Message) -> None:
         """Take in one message, of our own or of a peer."""
@@ -88,6 +104,10 @@ class JudgedPubsub(Pubsub):
             await super().push_msg(msg_forwarder, msg)
             return
         await trio.lowlevel.checkpoint()
+        # The library verifies before it asks any judge; a repetition it drops for little.
+        if not self._is_msg_seen(msg) and not self._may_be_verified(msg_forwarder):
+            damage_of(self.host.get_network()).gossip_over_budget += 1
+            return
         try:
             await super().push_msg(msg_forwarder, msg)
         except IgnoredError:
@@ -97,6 +117,9 @@ class JudgedPubsub(Pubsub):
             log.debug(
                 "gossip dropped", extra={"forwarder": str(msg_forwarder), "error": repr(error)}
             )
+
+    def _may_be_verified(self, forwarder: ID) -> bool:
+        return self._signatures.is_within(forwarder, trio.current_time())
 
     async def validate_msg(self, msg_forwarder: ID, msg: Message) -> None:
         """Judge a message whose signature has been verified.

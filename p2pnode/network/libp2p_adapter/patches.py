@@ -6,7 +6,7 @@ These are replacements of private methods, hence the exact pin. A patch may go w
 
 import functools
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from importlib.metadata import version
 from typing import Final
 
@@ -20,12 +20,14 @@ from libp2p.network.connection.swarm_connection import SwarmConn
 from libp2p.network.health.monitor import ConnectionHealthMonitor
 from libp2p.network.swarm import Swarm
 from libp2p.peer.id import ID
+from libp2p.peer.peerdata import PeerData
 from libp2p.pubsub import pubsub as pubsub_module
 from libp2p.stream_muxer.yamux.yamux import Yamux, YamuxStream
 from libp2p.transport.tcp.tcp import TCP
 from multiaddr import Multiaddr
 
 from p2pnode.network.libp2p_adapter.damage import Damage
+from p2pnode.network.libp2p_adapter.doors import Doors
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +44,9 @@ CREDIT_STEP: Final = 64 * 1024
 
 RPC_QUEUE: Final = 1024
 """Gossip messages waiting for one peer; beyond that they are dropped silently."""
+
+PEER_ADDRESSES_MAX: Final = 16
+"""Addresses of one peer that the library keeps; an advert has at most eight."""
 
 Method = Callable[..., Awaitable[object]]
 
@@ -65,7 +70,13 @@ def damage_of(swarm: Swarm) -> Damage:
     return damage
 
 
-def _replace(owner: object, name: str, wrap: Callable[[Method], object]) -> None:
+def doors_of(swarm: Swarm) -> Doors:
+    """What others may ask of the host that this swarm belongs to."""
+    doors: Doors = vars(swarm).setdefault("_p2pnode_doors", Doors())
+    return doors
+
+
+def _replace(owner: object, name: str, wrap: Callable[..., object]) -> None:
     original = getattr(owner, name)
     if hasattr(original, _MARK):
         return
@@ -77,12 +88,18 @@ def _replace(owner: object, name: str, wrap: Callable[[Method], object]) -> None
 def mend_inbound_streams() -> None:
     """An inbound stream that raises is reset; without this it ends the process.
 
-    Non-UTF-8 in multistream-select and an unparsable gossip frame suffice. May go when SwarmConn
-    catches the errors of its stream tasks.
+    Non-UTF-8 in multistream-select and an unparsable gossip frame suffice. And a peer that opens
+    them faster than any use of ours has its further ones reset: each may fill a window of 256 KiB.
+    May go when SwarmConn catches the errors of its stream tasks, and counts them.
     """
 
     def wrap(original: Method) -> Method:
         async def handle(self: SwarmConn, muxed_stream: YamuxStream) -> None:
+            if not doors_of(self.swarm).may_open_stream(self.muxed_conn.peer_id):
+                damage_of(self.swarm).streams_over_budget += 1
+                with trio.move_on_after(_CLOSE_S, shield=True):
+                    await _reset_quietly(muxed_stream)
+                return
             try:
                 await original(self, muxed_stream)
             except Exception as error:  # noqa: BLE001 - the peer decides what the library raises
@@ -112,7 +129,9 @@ def mend_inbound_slots() -> None:
 
     The library waits for the end of the whole swarm instead, so that after some hundred
     connections in total nobody can connect. Only plain streams (TCP, WebSocket) come here, as
-    QUIC is off. May go when the library waits for `event_closed` of the connection.
+    QUIC is off. A source that knocks faster than any use of ours is not listened to: a handshake
+    costs us milliseconds, and it nothing. May go when the library waits for `event_closed` of the
+    connection, and limits each source.
     """
 
     def wrap(_original: Method) -> Method:
@@ -122,7 +141,9 @@ def mend_inbound_slots() -> None:
             connection = RawConnection(socket, False)
             try:
                 remote = self._build_remote_multiaddr(socket)
-                if remote is None or await self.connection_gate.is_allowed(remote):
+                if not doors_of(self).may_connect(remote):
+                    damage_of(self).connections_over_budget += 1
+                elif remote is None or await self.connection_gate.is_allowed(remote):
                     muxed = await self.upgrade_inbound_raw_conn(connection, listener)
                     await muxed.event_closed.wait()
             except Exception as error:  # noqa: BLE001 - a bad handshake raises anything
@@ -253,6 +274,23 @@ def mend_health_checks() -> None:
     _replace(ConnectionHealthMonitor, "_check_all_connections", wrap)
 
 
+def mend_address_lists() -> None:
+    """Of one peer's addresses the newest sixteen are kept.
+
+    Each one is compared with all that are kept: a list of a thousand stops the host for a second.
+    May go when the library bounds the list.
+    """
+
+    def wrap(original: Callable[..., None]) -> object:
+        def add(self: PeerData, addrs: Sequence[Multiaddr]) -> None:
+            original(self, addrs[-PEER_ADDRESSES_MAX:])
+            del self.addrs[:-PEER_ADDRESSES_MAX]
+
+        return add
+
+    _replace(PeerData, "add_addrs", wrap)
+
+
 def mend_auto_connector() -> None:
     """Only we dial.
 
@@ -296,6 +334,7 @@ PATCHES: tuple[Callable[[], None], ...] = (
     mend_credit,
     mend_gossip_queue,
     mend_health_checks,
+    mend_address_lists,
     mend_auto_connector,
     mend_full_buckets,
 )

@@ -18,6 +18,11 @@ import pytest
 
 INSIDE = Path(__file__).parent / "inside.sh"
 START_S = 30
+# What Docker runs for each container that asks for GPUs; this one only notes what it was told.
+GPU_HOOK = """#!/bin/sh
+bundle=$(sed -n 's/.*"bundle":"\\([^"]*\\)".*/\\1/p')
+cp "$bundle/config.json" "$(dirname "$0")/../gpu-config.json"
+"""
 REMAP_FROM = 200_000
 
 
@@ -74,7 +79,10 @@ class Dockerd:
         """Dockerd answers. Raises TimeoutError."""
         for path in (*self._pid_files, self._ended, self.socket):
             path.unlink(missing_ok=True)
-        command = f"dockerd --config-file {self.folder}/daemon.json; touch {self._ended}"
+        command = (
+            f"PATH={self.folder}/bin:$PATH dockerd --config-file {self.folder}/daemon.json; "
+            f"touch {self._ended}"
+        )
         with (self.folder / "log").open("ab") as log:
             self._run_inside("sh", "-c", f"setsid sh -c '{command}' &", log=log)
         deadline = time.monotonic() + START_S
@@ -82,6 +90,13 @@ class Dockerd:
             if self._ended.exists() or time.monotonic() > deadline:
                 raise TimeoutError(f"dockerd does not start: {self._last_words()}")
             time.sleep(0.05)
+
+    def add_gpu_hook(self) -> None:
+        """From the next start on, containers can have GPUs, which do not exist."""
+        hook = self.folder / "bin" / "nvidia-container-runtime-hook"
+        hook.parent.mkdir()
+        hook.write_text(GPU_HOOK)
+        hook.chmod(0o755)
 
     def kill(self) -> None:
         """Dockerd and its containerd die at once; what they run goes on."""

@@ -17,7 +17,7 @@ from protocol.errors import LocalFault, Unavailable
 from protocol.units import MillisSpan
 from tests import engine_suite as suite
 from tests.engine_suite import make_run
-from tests.live.engine.containers import Python, make_engine, python
+from tests.live.engine.containers import Python, make_engine, output_of, python
 from tests.live.engine.dockerd import Dockerd, dockerd
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
@@ -159,6 +159,28 @@ async def test_many_followers_leave_neither_threads_nor_descriptors(
 def held() -> tuple[int, int]:
     """How many descriptors and threads this process has."""
     return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
+
+
+async def test_gpus_are_given_by_name_and_no_others(tmp_path: Path, image: ImageArchive) -> None:
+    with dockerd(remaps=False) as engine_of_gpus:
+        engine_of_gpus.add_gpu_hook()
+        engine_of_gpus.kill()
+        engine_of_gpus.start()
+        engine = make_engine(tmp_path, engine_of_gpus.socket, image)
+        async with trio.open_nursery() as inner:
+            await inner.start(engine.run)
+            await engine.load(image)
+            text = "import os; print(os.environ['CUDA_DEVICE_ORDER'])"
+            run = make_run(
+                python(text),
+                devices=("GPU-1", "GPU-2"),
+                variables={"NVIDIA_VISIBLE_DEVICES": "all"},
+            )
+            assert await output_of(engine, run) == "PCI_BUS_ID\n"
+            inner.cancel_scope.cancel()
+        told = json.loads((engine_of_gpus.folder / "gpu-config.json").read_text())
+    shown = [each for each in told["process"]["env"] if each.startswith("NVIDIA_VISIBLE_DEVICES=")]
+    assert {*shown} == {"NVIDIA_VISIBLE_DEVICES=GPU-1,GPU-2"}
 
 
 class Podman(http.server.BaseHTTPRequestHandler):

@@ -1,0 +1,142 @@
+"""Which bid wins does not depend on who computes it, nor on the order in which bids came."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from protocol.codec import encode
+from protocol.errors import PeerFault
+from protocol.lease import charge
+from protocol.limits import AUCTION_BYTES_MAX, INT_MAX
+from protocol.scoring import (
+    BAND_PPM,
+    PPM,
+    AuctionRecord,
+    Heard,
+    check_auction,
+    expected_cost,
+    order_of,
+    ranking,
+)
+from protocol.units import Digest, Micros, MillisSpan
+from tests import make
+from tests.make import NET
+
+digests = st.binary(min_size=32, max_size=32).map(Digest)
+scores = st.integers(0, 300) | st.integers(0, 2**80)
+bids = st.lists(
+    st.tuples(digests, scores.map(Micros)), max_size=12, unique_by=lambda scored: scored[0]
+)
+seeds = st.binary(min_size=16, max_size=16)
+
+
+@given(scored=bids, seed=seeds)
+def test_a_ranking_has_every_bid_once(scored: list[tuple[Digest, Micros]], seed: bytes) -> None:
+    assert sorted(ranking(scored, seed)) == sorted(digest for digest, _ in scored)
+
+
+@given(
+    orders=bids.flatmap(lambda found: st.tuples(st.just(found), st.permutations(found))), seed=seeds
+)
+def test_a_ranking_does_not_depend_on_the_order_of_arrival(
+    orders: tuple[list[tuple[Digest, Micros]], list[tuple[Digest, Micros]]], seed: bytes
+) -> None:
+    assert ranking(orders[0], seed) == ranking(orders[1], seed)
+
+
+@given(scored=bids.filter(bool), seed=seeds)
+def test_the_band_comes_first_and_the_others_by_score_then_digest(
+    scored: list[tuple[Digest, Micros]], seed: bytes
+) -> None:
+    order, score_of = ranking(scored, seed), dict(scored)
+    best = min(score_of.values())
+    is_near = [(score_of[digest] - best) * PPM <= best * BAND_PPM for digest in order]
+    count = is_near.count(True)
+    assert is_near == [True] * count + [False] * (len(order) - count)
+    others = [(score_of[digest], digest) for digest in order[count:]]
+    assert others == sorted(others)
+
+
+def test_each_bid_of_a_band_comes_first_under_some_seed() -> None:
+    scored = [(Digest(bytes([n]) * 32), Micros(100 + n)) for n in range(3)]
+    firsts = {ranking(scored, bytes([n]) * 16)[0] for n in range(40)}
+    assert firsts == {digest for digest, _ in scored}
+
+
+@given(price=st.integers(0, INT_MAX), one=st.integers(0, PPM), other=st.integers(0, PPM))
+def test_a_less_reliable_owner_is_never_expected_to_cost_less(
+    price: int, one: int, other: int
+) -> None:
+    bid = make.bid(micro_per_gpu_hour=Micros(price))
+    span = MillisSpan((bid.end_ms - bid.start_ms) * len(bid.units))
+    low, high = sorted((one, other))
+    costs = [expected_cost(bid, reliability_ppm=ppm) for ppm in (PPM, high, low, 0)]
+    assert costs == sorted(costs)
+    assert costs[0] == charge(span, bid.micro_per_gpu_hour)
+    assert costs[3] == 2 * costs[0]
+
+
+asks = st.lists(st.integers(1, 500_000), min_size=1, max_size=5, unique=True)
+
+
+@st.composite
+def heards(draw: st.DrawFn) -> tuple[Heard, ...]:
+    """Answered questions of a few rounds."""
+    return tuple(
+        make.heard(ask, reliability_ppm=draw(st.integers(0, PPM)), turn=draw(st.integers(1, 3)))
+        for ask in draw(asks)
+    )
+
+
+def refused(record: AuctionRecord) -> str | None:
+    try:
+        check_auction(record, NET)
+    except PeerFault as fault:
+        return fault.rule
+    return None
+
+
+@settings(max_examples=40)
+@given(found=heards(), data=st.data(), seed=seeds)
+def test_what_keeps_to_the_rule_is_accepted_and_any_other_choice_refused(
+    found: tuple[Heard, ...], data: st.DataObject, seed: bytes
+) -> None:
+    tries = data.draw(st.integers(0, len(found)))
+    whole = make.record(found, tries=len(found))
+    assert whole.chosen == tuple(order_of(whole, NET))
+    good = replace(whole, chosen=whole.chosen[:tries])
+    assert check_auction(good, NET) == (good.chosen[-1] if tries else None)
+    reordered = replace(good, bids=tuple(data.draw(st.permutations(found))))
+    assert check_auction(reordered, NET) == check_auction(good, NET)
+    other = tuple(data.draw(st.lists(st.sampled_from(whole.chosen), max_size=len(found))))
+    is_beginning = other == whole.chosen[: len(other)]
+    assert refused(replace(good, chosen=other)) == (None if is_beginning else "auction.choice")
+
+
+def test_a_later_round_is_not_tried_before_all_of_the_first_was() -> None:
+    found = (make.heard(500_000), make.heard(400_000), make.heard(1, turn=2))
+    order = order_of(make.record(found), NET)
+    assert check_auction(make.record(found, chosen=tuple(order)), NET) == order[2]
+    skipped = make.record(found, chosen=(order[0], order[2]))
+    assert refused(skipped) == "auction.choice"
+
+
+def test_the_fullest_record_fits_its_file() -> None:
+    quote, refusal = bytes(4_288), bytes(7_360)
+    heard = Heard(rfq=quote, bid=quote, reliability_ppm=PPM, round=64)
+    full = AuctionRecord(
+        seed=bytes(16),
+        offers_seen=INT_MAX,
+        bids=(heard,) * 64,
+        refusals=(refusal,) * 64,
+        chosen=(Digest(bytes(32)),) * 64,
+    )
+    assert len(encode(full)) <= AUCTION_BYTES_MAX
+
+
+@pytest.mark.parametrize("number", [0, 65])
+def test_rounds_count_from_1_to_64(number: int) -> None:
+    record = make.record((make.heard(turn=number),), tries=0)
+    with pytest.raises(PeerFault, match=r"codec\.shape"):
+        make.decoded(record)

@@ -1,0 +1,51 @@
+"""Whole seeded worlds: what must hold in each, and that one seed is one history everywhere."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from testnet.world import run_world
+from testnet.world_plan import WorldPlan
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_everything_holds_in_a_small_world(seed: int) -> None:
+    threads = threading.active_count()
+    summary = run_world(WorldPlan(seed=seed, nodes=6, span_s=90))
+    assert summary.jobs > 0
+    assert summary.leases > 0
+    assert summary.deaths > 0
+    assert threading.active_count() == threads
+
+
+def world(seed: int, *, hash_seed: str) -> str:
+    """What the command prints, in a process of its own."""
+    code = (
+        "import sys; from p2pnode.cli import main\n"
+        f"sys.argv[:] = ['p2pnode', 'testnet', 'world', '--seed', '{seed}', '--nodes', '5',"
+        " '--minutes', '1']\n"
+        "try: main()\n"
+        "finally: assert 'libp2p' not in sys.modules; assert 'litestar' not in sys.modules\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        timeout=55,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_one_seed_is_one_history_in_every_process() -> None:
+    first, second = (world(7, hash_seed=each).splitlines() for each in ("1", "2"))
+    assert first[-1] == second[-1]
+    assert len(bytes.fromhex(first[-1])) == 32
+    assert world(8, hash_seed="1").splitlines()[-1] != first[-1]
