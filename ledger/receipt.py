@@ -21,7 +21,7 @@ from protocol.limits import CERTIFICATE_BYTES_MAX, OUTCOME_BYTES_MAX, SEAL_BYTES
 from protocol.signing import is_signed
 from protocol.tick import COSIGN_DOMAIN, Outcome, Tick
 from protocol.units import Digest, NetId, PublicKey
-from protocol.wire import Envelope, unpack
+from protocol.wire import Envelope, Sealed, unpack
 
 RECEIPT_BYTES_MAX = 65_536
 
@@ -88,9 +88,9 @@ def check_receipt(raw: bytes, net: NetId) -> Proven:
         renter=renter,
         request=request,
         outcome=outcome.body,
-        used_ms=0 if tick is None else tick.used_ms,
-        amount_micro=0 if tick is None else tick.amount_micro,
-        is_settled=_are_halves_equal(receipt, grant, renter, net),
+        used_ms=0 if tick is None else tick.body.used_ms,
+        amount_micro=0 if tick is None else tick.body.amount_micro,
+        is_settled=_are_halves_equal(receipt, (grant, renter), tick, net),
     )
 
 
@@ -110,7 +110,7 @@ def _check_certificate(raw: bytes, feed: PublicKey, net: NetId) -> Certificate:
 
 def _check_tick(
     receipt: Receipt, grant: Entry, by: tuple[PublicKey, LeaseRequest], net: NetId
-) -> Tick | None:
+) -> Sealed[Tick] | None:
     """The last tick if both have signed it; None if there is none."""
     renter, request = by
     if receipt.tick is UNSET or receipt.cosign is UNSET:
@@ -123,10 +123,14 @@ def _check_tick(
         raise PeerFault("receipt.cosign")
     if tick.body.amount_micro != charge(tick.body.used_ms, request.micro_per_gpu_hour):
         raise PeerFault("receipt.amount")
-    return tick.body
+    return tick
 
 
-def _are_halves_equal(receipt: Receipt, grant: Entry, renter: PublicKey, net: NetId) -> bool:
+def _are_halves_equal(
+    receipt: Receipt, of: tuple[Entry, PublicKey], tick: Sealed[Tick] | None, net: NetId
+) -> bool:
+    """Whether both halves are there; they then say the same, and rest on the tick that is here."""
+    grant, renter = of
     if receipt.owner_half is UNSET or receipt.renter_half is UNSET:
         return False
     owners, renters = _entry(receipt.owner_half, net), _entry(receipt.renter_half, net)
@@ -139,6 +143,7 @@ def _are_halves_equal(receipt: Receipt, grant: Entry, renter: PublicKey, net: Ne
         and (one.peer, other.peer) == (renter, grant.feed)
         and one.lease == other.lease == grant.id
         and other.half == owners.id
+        and one.tick == other.tick == (UNSET if tick is None else tick.digest)
         and (one.ctr, one.used_ms, one.amount_micro, one.money)
         == (other.ctr, other.used_ms, other.amount_micro, other.money)
     )

@@ -71,6 +71,7 @@ class Workloads(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[workloads]`: how jobs are run."""
 
     engine: EngineChoice = "auto"
+    docker_socket: str = "/var/run/docker.sock"
 
 
 class Renting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -172,7 +173,8 @@ period = {_quoted(format_span(pricing.period))}  # what is metered and paid at a
 tiers = {_listed(pricing.tiers)}  # gold, silver, bronze
 
 [workloads]
-engine = {_quoted(config.workloads.engine)}  # auto, process, docker
+engine = {_quoted(config.workloads.engine)}  # process, docker; auto: docker where its socket is
+docker_socket = {_quoted(config.workloads.docker_socket)}
 
 [renting]
 lost_after = {_quoted(format_span(config.renting.lost_after))}  # then a job of ours moves

@@ -175,6 +175,11 @@ KEYS: Final = {
         wanted="auto, process or docker",
         example='"auto"',
     ),
+    "workloads.docker_socket": Key(
+        read=_text(r"\A/[!-~]{1,106}\Z"),
+        wanted="the absolute path of the container engine's socket",
+        example='"/var/run/docker.sock"',
+    ),
     "renting.lost_after": Key(
         read=_span("100ms", "1h"), wanted="a span from 100ms to 1h", example='"15s"'
     ),

@@ -34,3 +34,5 @@ class HostFacts:
 
     cpus: int
     memory_mib: int
+    disk_mib: int
+    """Free for jobs when the node started."""

@@ -14,7 +14,7 @@ from p2pnode.matching.offer_sync import Ask
 from p2pnode.matching.provider import Shelf
 from p2pnode.matching.search import Wish
 from p2pnode.network.transport import Directory, Streams
-from protocol.directory import class_key, classes_from
+from protocol.directory import class_keys, classes_from
 from protocol.genesis import Genesis, net_of
 from protocol.gpu_class import GpuClass, gpu_class, group_of
 from protocol.offers import group_key
@@ -44,13 +44,21 @@ class Lookout:
         clock: WallClock,
     ) -> None:
         net, shards = net_of(genesis), genesis.bounds.dht_shards
+        places = genesis.bounds.advert_topics
         self._directory = directory
         self._net = net
+        self._places = places
         self._shards = shards
         self._book = book
         self._clock = clock
         self.listing: Final = Listing(
-            directory=directory, net=net, feed=feed, region=region, shards=shards, rng=rng
+            directory=directory,
+            net=net,
+            feed=feed,
+            region=region,
+            places=places,
+            shards=shards,
+            rng=rng,
         )
         self.discovery: Final = Discovery(
             directory=directory,
@@ -60,6 +68,7 @@ class Lookout:
             book=book,
             own_groups=lambda: tuple(group_key(feed, shelf.group) for shelf in shelves()),
             net=net,
+            places=places,
             shards=shards,
             rng=rng,
             clock=clock,
@@ -83,8 +92,8 @@ class Lookout:
         Raises Unavailable.
         """
         found: dict[PeerId, None] = {}
-        for group in dict.fromkeys(group_of(region) for region in regions):
-            for shard in range(self._shards):
-                key = class_key(self._net, of_class, group, shard)
+        groups = [group_of(region) for region in regions]
+        for shard in range(self._shards):
+            for key in class_keys(self._net, (of_class,), groups, places=self._places, shard=shard):
                 found.update(dict.fromkeys(await self._directory.find(key)))
         return tuple(sorted(found))

@@ -30,6 +30,7 @@ from p2pnode.own_books import OwnBooks
 from p2pnode.policy import refusal_of
 from p2pnode.ports import Ports, advert_topics, is_light, posting_of, topic_name
 from p2pnode.replication.replication import Replication
+from p2pnode.replication.spread import Spreader
 from protocol.advert import Advert
 from protocol.certificate import Certificate
 from protocol.genesis import Genesis, net_of
@@ -43,9 +44,6 @@ from protocol.units import PeerId, PublicKey
 log = logging.getLogger(__name__)
 
 AGENT: Final = "p2pnode"
-SPREAD_S: Final = 1.0
-SPREAD_TO: Final = 2
-"""Neighbours that hear of new entries at once: two each reach a network in a few rounds."""
 
 
 class Node:
@@ -69,7 +67,7 @@ class Node:
         self.is_light: Final = is_light(config)
         self._read = certificate_memo()
         self._handlers: Final[dict[str, Handler]] = {}
-        self._has_news = False
+        self._device_of: Final[dict[bytes, str]] = {}
         self._build_network(bootstrap)
         self._build_books(incarnation)
         self._build_owner()
@@ -108,6 +106,9 @@ class Node:
             wants=self._wants_feed if self.is_light else None,
             on_entry=self._heard,
             rng=ports.rng,
+        )
+        self.spreader = Spreader(
+            meet=self.replication.meet, neighbours=ports.transport.neighbours, rng=ports.rng
         )
         self.links = Links(
             exchange=self.exchange,
@@ -184,6 +185,7 @@ class Node:
                 net=self.net,
                 clock=ports.clock,
                 is_simulated=self.provider.is_simulated,
+                device_of=lambda unit: self._device_of.get(unit, ""),
                 ask_renter=self.links.ask_feed,
                 height=self.books.height,
                 state_of=ledger.lease,
@@ -267,6 +269,8 @@ class Node:
 
     async def _serve(self, *, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
+            for service in self.ports.services:
+                await nursery.start(service)
             await nursery.start(self.exchange.run)
             await nursery.start(self.replication.run)
             self.ports.transport.serve(LEASE_PROTOCOL, self.workplace.answer_stream)
@@ -275,7 +279,7 @@ class Node:
                 for topic in advert_topics(self.genesis):
                     await self.ports.transport.subscribe(topic, self.feed.judge)
                 await nursery.start(self.offer_sync.run)
-                nursery.start_soon(self._spread)
+                nursery.start_soon(self.spreader.run)
             if "owner" in self.config.roles:
                 await self._open_shop(nursery)
             await nursery.start(self.jobs.run)
@@ -284,7 +288,9 @@ class Node:
 
     async def _open_shop(self, nursery: trio.Nursery) -> None:
         """Offer what we have, and go on with the leases of before."""
-        shelves = shelves_of(await self.ports.probe.read())
+        gpus = await self.ports.probe.read()
+        self._device_of.update((gpu.unit, gpu.device) for gpu in gpus)
+        shelves = shelves_of(gpus)
         self.provider.stock(shelves)
         await nursery.start(self.workplace.run)
         await nursery.start(self.provider.run)
@@ -329,22 +335,12 @@ class Node:
         await self.ports.transport.publish(topic_name(self.net, index), sealed)
 
     def _heard(self, _entry: Entry) -> None:
-        self._has_news = True
+        self.spreader.note()
 
     def _tell(self, peer: PeerId) -> None:
         """Our feed has grown: the counterparty gets it at once, everybody else soon."""
         self.replication.tell(peer)
-        self._has_news = True
-
-    async def _spread(self) -> None:
-        """Pass new entries on to a few neighbours, who do the same; the rest is anti-entropy."""
-        while True:
-            await trio.sleep(SPREAD_S)
-            neighbours = self.ports.transport.neighbours()
-            if self._has_news:
-                self._has_news = False
-                for peer in self.ports.rng.sample(neighbours, min(SPREAD_TO, len(neighbours))):
-                    self.replication.meet(peer)
+        self.spreader.note()
 
     def _refresh_offers(self) -> None:
         self.provider.refresh()

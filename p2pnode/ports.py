@@ -3,6 +3,9 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
+
+import trio
 
 from ledger.ledger import Ledger
 from p2pnode.cabinet import Cabinet
@@ -17,6 +20,13 @@ from p2pnode.matching.provider import Posting
 from p2pnode.network.transport import Directory, Transport
 from protocol.genesis import Genesis, net_of
 from protocol.units import NetId
+
+
+class Service(Protocol):
+    """A task of a port: runs until cancelled, started once the port can be used."""
+
+    async def __call__(self, *, task_status: trio.TaskStatus[None]) -> None:
+        """Raises LocalFault if the port cannot be used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +45,8 @@ class Ports:
     clock: WallClock
     rng: random.Random
     random_bytes: Callable[[int], bytes]
+    services: tuple[Service, ...] = ()
+    """What some ports need running beneath the node, an engine's watcher for example."""
 
 
 def advert_topics(genesis: Genesis) -> tuple[str, ...]:
@@ -68,5 +80,6 @@ def posting_of(config: Config, genesis: Genesis, ports: Ports) -> Posting:
         period_ms=pricing.period,
         cpus=ports.host.cpus,
         memory_mib=ports.host.memory_mib,
+        disk_mib=ports.host.disk_mib,
         heartbeat_s=config.network.heartbeat / 1_000,
     )

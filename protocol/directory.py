@@ -3,17 +3,34 @@
 The directory's protocol knows nothing of our networks, so each key has the network hashed in.
 """
 
-from protocol.gpu_class import CLASSES, REGION_GROUPS, GpuClass
+from collections.abc import Iterable
+
+from protocol.gpu_class import CLASSES, GpuClass, place_of
 from protocol.signing import digest
 from protocol.units import Digest, NetId, PublicKey
 
 
-def class_key(net: NetId, of_class: GpuClass, region_group: str, shard: int) -> Digest:
-    """The key of the owners in one shard who offer this class in this region group. SPEC.md 6.3."""
-    assert of_class in CLASSES, of_class
-    assert region_group in REGION_GROUPS, region_group
-    place = of_class.to_bytes(2, "big") + region_group.encode("ascii") + shard.to_bytes(4, "big")
-    return digest("class-key", net + place)
+def class_keys(
+    net: NetId,
+    classes: Iterable[GpuClass],
+    groups: Iterable[str],
+    *,
+    places: int,
+    shard: int,
+) -> tuple[Digest, ...]:
+    """The keys of all pairs of these classes and region groups in one shard, each once.
+
+    `places` is the network's `advert_topics`: pairs that share a topic share a key. SPEC.md 6.3.
+    """
+    wanted = {
+        place_of(of_class, group, places=places): None for of_class in classes for group in groups
+    }
+    return tuple(place_key(net, place, shard) for place in wanted)
+
+
+def place_key(net: NetId, place: int, shard: int) -> Digest:
+    """The key of the owners in one shard who offer something of this place. SPEC.md 6.3."""
+    return digest("class-key", net + place.to_bytes(4, "big") + shard.to_bytes(4, "big"))
 
 
 def shard_of(feed: PublicKey, shards: int) -> int:

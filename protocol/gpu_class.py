@@ -22,13 +22,18 @@ def gpu_class(vram: Mebibytes) -> GpuClass:
 
 
 def topic_index(of_class: GpuClass, region: str, *, topics: int) -> int:
-    """Which of a network's advert topics carries this class in this country. SPEC.md 6.2.
+    """Which of a network's advert topics carries this class in this country. SPEC.md 6.2."""
+    return place_of(of_class, group_of(region), places=topics)
 
-    With one topic for each pair of class and continent every pair has its own; with fewer, pairs
-    share, and a network with one topic has everything in it.
+
+def place_of(of_class: GpuClass, region_group: str, *, places: int) -> int:
+    """The place of a pair of class and continent among a network's places. SPEC.md 6.2.
+
+    With a place for each pair every pair has its own; with fewer, pairs share, and a network with
+    one place has everything in it.
     """
-    pair = CLASSES.index(of_class) * len(REGION_GROUPS) + REGION_GROUPS.index(group_of(region))
-    return pair % topics
+    pair = CLASSES.index(of_class) * len(REGION_GROUPS) + REGION_GROUPS.index(region_group)
+    return pair % places
 
 
 def group_of(region: str) -> str:

@@ -17,7 +17,7 @@ from testnet.bench.cli import bench
 from testnet.offers import wait_for_offers
 from testnet.plan import plan_network
 from testnet.state import Running, load, must_load, remove, save, state_folder, stop
-from testnet.world_cli import world
+from testnet.world_cli import crash, world
 
 EXIT_FAILED: Final = 1
 
@@ -40,14 +40,28 @@ def testnet() -> None:
 
 
 @click.command()
+@click.option(
+    "--engine",
+    type=click.Choice(["process", "docker"]),
+    default="process",
+    show_default=True,
+    help="What runs the jobs.",
+)
+@click.option(
+    "--docker-socket",
+    default="/var/run/docker.sock",
+    show_default=True,
+    help="Socket of the container engine.",
+)
 @json_option
-def demo(as_json: bool) -> None:
+def demo(engine: str, docker_socket: str, as_json: bool) -> None:
     """Run a whole network on this machine, once: offline, in a directory deleted after."""
     run_demo = importlib.import_module("testnet.demo").run_demo
-    document = run_demo(note if as_json else click.echo)
+    document = run_demo(note if as_json else click.echo, engine=engine, docker_socket=docker_socket)
     if as_json:
         print_document(document)
     else:
+        click.echo(f"engine: {document['enforced']}")
         click.echo(f"simulated: every GPU ({document['gpu']}); network: {document['network']}")
         click.echo("next:  p2pnode testnet up      nodes to play with")
     click.get_current_context().exit(0 if document["ok"] else EXIT_FAILED)
@@ -124,6 +138,7 @@ def down(name: str, state: Path | None, as_json: bool) -> None:
 
 testnet.add_command(bench)
 testnet.add_command(world)
+testnet.add_command(crash)
 
 
 def _document(running: Running) -> dict[str, Any]:

@@ -31,7 +31,13 @@ VRAM_MIB: Final = 22_889
 """24 GB."""
 POLL_S: Final = 0.1
 PATIENCE_S: Final = 60
-SECOND_JOB: Final = "for i in 1 2 3 4 5 6 7 8; do echo second $i; sleep 0.5; done; echo over"
+SECOND_JOB: Final = """
+import time
+for i in range(1, 9):
+    print("second", i)
+    time.sleep(0.5)
+print("over")
+"""
 
 Document = dict[str, Any]
 Say = Callable[[str], None]
@@ -43,6 +49,8 @@ class Stage:
 
     state: Path
     running: Running
+    python: str
+    """The interpreter, as jobs call it."""
     say: Say
 
     @property
@@ -51,18 +59,29 @@ class Stage:
         return Path(self.running.nodes[-1].socket)
 
 
-def run_demo(say: Say) -> Document:
-    """Run it, telling each step; the document of `p2pnode demo --json`.
+def run_demo(say: Say, *, engine: str, docker_socket: str) -> Document:
+    """Run it with this engine, telling each step; the document of `p2pnode demo --json`.
 
     Raises LocalFault if a node does not come up, or a step does not end in time.
     """
     with tempfile.TemporaryDirectory(prefix="p2pnode-demo-") as folder:
         state = Path(folder)
         owners = plan_network(state, nodes=OWNERS + 1, renters=1, kinds=(KIND,))
-        plans = tuple(replace(plan, gossip="on", lost_after="2s", period="1s") for plan in owners)
+        plans = tuple(
+            replace(
+                plan,
+                gossip="on",
+                lost_after="2s",
+                period="1s",
+                engine=engine,
+                docker_socket=docker_socket,
+            )
+            for plan in owners
+        )
         began = time.monotonic()
         running = start(plans, state, name="demo", heartbeat="30s")
-        stage = Stage(state=state, running=running, say=say)
+        python = sys.executable if engine == "process" else "python3"
+        stage = Stage(state=state, running=running, python=python, say=say)
         try:
             say(f"{OWNERS} owners and 1 renter up as processes in {_since(began)}")
             document = _act(stage, began)
@@ -135,15 +154,14 @@ def _train(stage: Stage) -> tuple[Document, bool]:
     texts = [files(package).joinpath("SPEC.md").read_text() for package in ("protocol", "ledger")]
     (material / "corpus.txt").write_text("".join(texts))
     began = time.monotonic()
-    python = sys.executable
     with subprocess.Popen(  # noqa: S603 - our own program, to compare with
-        [python, "charmodel.py", "corpus.txt", str(_made(stage.state / "here"))],
+        [sys.executable, "charmodel.py", "corpus.txt", str(_made(stage.state / "here"))],
         cwd=material,
         stdout=subprocess.DEVNULL,
     ) as here:
         job = _submit(
             stage,
-            [python, "-c", _IN_JOB],
+            [stage.python, "-c", _IN_JOB],
             input_folder=str(material),
         )
         job = _follow(stage, job)
@@ -168,7 +186,7 @@ _IN_JOB: Final = (
 
 def _lose_an_owner(stage: Stage) -> tuple[Document, bool]:
     """The second job, whose owner is killed while it runs; whether it went on elsewhere."""
-    job = _submit(stage, ["sh", "-c", SECOND_JOB])
+    job = _submit(stage, [stage.python, "-u", "-c", SECOND_JOB])
     started = _until(lambda: b"second 2" in get_bytes(stage.renter, f"/v1/jobs/{job['id']}/log"))
     if not started:
         raise LocalFault("the second job did not start in time")

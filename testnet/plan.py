@@ -49,6 +49,8 @@ class NodePlan:
     gossip: str = "auto"
     lost_after: str = "15s"
     period: str = "60s"
+    engine: str = "process"
+    docker_socket: str = "/var/run/docker.sock"
     seen_s: float | None = None
     """How long gossip is remembered, in experiments that cannot wait for so long."""
 
@@ -64,6 +66,9 @@ class NodePlan:
             f'region = "{self.region}"',
             f'heartbeat = "{heartbeat}"',
             f'gossip = "{self.gossip}"',
+            "[workloads]",
+            f'engine = "{self.engine}"',
+            f'docker_socket = "{self.docker_socket}"',
             "[renting]",
             f'lost_after = "{self.lost_after}"',
         ]

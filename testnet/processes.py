@@ -11,11 +11,12 @@ import os
 import select
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from p2pnode.home import find_home
 from p2pnode.membership import create_network, invite_to, join_network
@@ -26,6 +27,7 @@ from testnet.plan import NodePlan
 from testnet.state import STOP_S, Running, RunningNode, dump, parse, started_ticks
 
 NODE_READY_S: Final = 60
+EXIT_BUG: Final = 70
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -39,7 +41,7 @@ def start(plans: tuple[NodePlan, ...], state: Path, *, name: str, heartbeat: str
     pid = os.fork()
     if not pid:
         os.close(pipe)
-        os._exit(_supervisor(plans, state, pipe=theirs, name=name, heartbeat=heartbeat))
+        _end_with(lambda: _supervisor(plans, state, pipe=theirs, name=name, heartbeat=heartbeat))
     os.close(theirs)
     with os.fdopen(pipe) as lines:
         # One line, not to the end: the nodes inherit the other end of the pipe.
@@ -113,13 +115,13 @@ def supervise(
             find_home(plan.home).config.write_text(
                 plan.config_text(bootstrap=bootstrap, heartbeat=heartbeat)
             )
-            pid, pipe = _fork(plan)
+            pid, pipe = fork_node(plan, run_plan)
             pids[pid] = plan
             starting.append((plan, pid, pipe))
             if plan is plans[0]:
-                running.append(_wait_ready(*starting.pop()))
+                running.append(wait_ready(*starting.pop()))
                 bootstrap = running[0].addresses[:1]
-        running += [_wait_ready(*one) for one in starting]
+        running += [wait_ready(*one) for one in starting]
         on_up(
             Running(
                 name=name,
@@ -132,22 +134,43 @@ def supervise(
         _wait_all(pids)
 
 
-def _fork(plan: NodePlan) -> tuple[int, int]:
+RunPlan = Callable[[NodePlan, Callable[[Ready], None]], None]
+"""run(plan, on_ready): be this node until a signal."""
+
+
+def run_plan(plan: NodePlan, on_ready: Callable[[Ready], None]) -> None:
+    """Be a node as it ships."""
+    run_node(find_home(plan.home), on_ready=on_ready, seen_s=plan.seen_s or SEEN_S)
+
+
+def fork_node(plan: NodePlan, run: RunPlan) -> tuple[int, int]:
     """The child's pid and the pipe on which it tells that it is ready."""
     pipe, theirs = os.pipe()
     pid = os.fork()
-    if pid:
-        os.close(theirs)
-        return pid, pipe
-    os.close(pipe)
-    os._exit(_child(plan, theirs))
+    if not pid:
+        os.close(pipe)
+        _end_with(lambda: _child(plan, theirs, run))
+    os.close(theirs)
+    return pid, pipe
 
 
-def _child(plan: NodePlan, pipe: int) -> int:
+def _end_with(life: Callable[[], int]) -> NoReturn:
+    """End this forked process with its exit code; a bug of ours must not return into the parent."""
+    code = EXIT_BUG
+    try:
+        code = life()
+    except BaseException:  # noqa: BLE001 - the process ends here whatever it was
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _child(plan: NodePlan, pipe: int, run: RunPlan) -> int:
     """The whole life of one node's process; its exit code."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    home = find_home(plan.home)
     _log_to(plan.home / "output.log")
 
     def on_ready(ready: Ready) -> None:
@@ -155,14 +178,15 @@ def _child(plan: NodePlan, pipe: int) -> int:
         os.close(pipe)
 
     try:
-        run_node(home, on_ready=on_ready, seen_s=plan.seen_s or SEEN_S)
+        run(plan, on_ready)
     except P2PError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201 - the node's log
         return 1
     return 0
 
 
-def _wait_ready(plan: NodePlan, pid: int, pipe: int) -> RunningNode:
+def wait_ready(plan: NodePlan, pid: int, pipe: int) -> RunningNode:
+    """The node once it answers. Raises LocalFault if it ends before, or is silent for too long."""
     text = b""
     while not text.endswith(b"\n"):
         ready, _, _ = select.select([pipe], [], [], NODE_READY_S)

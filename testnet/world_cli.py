@@ -1,4 +1,4 @@
-"""`python -m testnet world` and `crash`: seeded histories, and what was asserted of them."""
+"""`python -m testnet world` and `crash`: faults by seed, and what held in spite of them."""
 
 import importlib
 import time
@@ -57,6 +57,34 @@ def _lines(summary: Any, took_s: float) -> list[str]:  # noqa: ANN401 - loaded l
         "held: ledgers verify and are equal, no evidence, no unit leased twice",
         "held: every job ended, every receipt holds everywhere",
     ]
+
+
+@click.command()
+@click.option("--seed", type=int, required=True, help="The first seed.")
+@click.option("--seeds", default=1, show_default=True, help="How many, one after the other.")
+def crash(*, seed: int, seeds: int) -> None:
+    """Kill a real node at a write or a frame of its own, and see that nothing is lost."""
+    run_crash = importlib.import_module("testnet.crash").run_crash
+    broken = importlib.import_module("testnet.world_checks").Broken
+    survivors = []
+    for each in range(seed, seed + seeds):
+        try:
+            survivors.append(run_crash(each, say=lambda text: click.echo(text, err=True)))
+        except broken as error:
+            click.echo(f"broken: {error}", err=True)
+            click.echo(f"replay: python -m testnet crash --seed {each}", err=True)
+            click.get_current_context().exit(EXIT_BROKEN)
+        last = survivors[-1]
+        fate = "died and came back" if last.is_dead else "lived"
+        click.echo(
+            f"seed {each}: node {last.crash.victim} {fate}, {last.crash.point};"
+            f" {last.receipts} receipts, {last.took_s:.1f} s"
+        )
+    dead = sum(each.is_dead for each in survivors)
+    click.echo(
+        f"{seeds} seeds held, {dead} deaths, {sum(each.jobs for each in survivors)} jobs done,"
+        f" {sum(each.receipts for each in survivors)} receipts"
+    )
 
 
 def _tell_broken(group: BaseExceptionGroup[BaseException], replay: str) -> None:

@@ -169,7 +169,7 @@ class Host:
                 transport=transport,
                 directory=MemoryDirectory(around.registry, transport, self.peer),
                 probe=SimulatedProbe(self.identity.feed.public, (cards,) if plan.is_owner else ()),
-                host=HostFacts(cpus=8, memory_mib=32_768),
+                host=HostFacts(cpus=8, memory_mib=32_768, disk_mib=100_000),
                 engine=self._engine,
                 materials=self._materials,
                 baggage=self.baggage,

@@ -56,6 +56,7 @@ def posting(**changes: Any) -> Posting:
         "period_ms": MillisSpan(60_000),
         "cpus": 16,
         "memory_mib": 64_000,
+        "disk_mib": 100_000,
         "heartbeat_s": 30.0,
         **changes,
     }
@@ -115,6 +116,8 @@ class Owner:
     grants: dict[tuple[PublicKey, bytes], Entry] = field(default_factory=dict)
     granted: list[Entry] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    lie: Reply | None = None
+    """Said to every question, if it is there."""
 
     def __post_init__(self) -> None:
         provider = Provider(
@@ -171,6 +174,8 @@ class Owner:
     async def ask(self, kind: str, body: bytes, *, peer: PeerId | None = None) -> Reply:
         """The answer to this question, of the renter unless another peer asks."""
         self.asked.append(kind)
+        if self.lie is not None:
+            return self.lie
         asker = peer_id_of(make.RENTER.public) if peer is None else peer
         answer = await self.desk.handlers[kind](asker, body)
         return decode(answer, Reply, size_max=FRAME_BYTES_MAX)

@@ -11,7 +11,7 @@ from p2pnode.network.exchange import Exchange, Handler
 from p2pnode.network.memory_directory import MemoryDirectory, MemoryRegistry
 from p2pnode.network.memory_transport import MemoryHub, MemoryTransport
 from protocol.certificate import Certificate, read_certificate, sign_certificate
-from protocol.gpu_class import gpu_class
+from protocol.gpu_class import CLASSES, REGION_GROUPS, gpu_class
 from protocol.hello import Hello
 from protocol.offers import group_key
 from protocol.signing import Signer, peer_id_of
@@ -81,6 +81,9 @@ def certificate_of(number: int) -> bytes:
     )
 
 
+PLACES = len(CLASSES) * len(REGION_GROUPS)
+
+
 class Market:
     """A hub and a directory, and the stands on them; the first is everybody's neighbour."""
 
@@ -126,6 +129,7 @@ class Market:
             book=book,
             own_groups=lambda: tuple(group_key(make.signer(number).public, g) for g in groups),
             net=make.NET,
+            places=PLACES,
             shards=self.shards,
             rng=random.Random(number),
             clock=VirtualClock(),

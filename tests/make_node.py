@@ -108,7 +108,7 @@ class Party:
                 transport=transport,
                 directory=MemoryDirectory(self._registry, transport, identity.certificate.peer_id),
                 probe=SimulatedProbe(identity.feed.public, gpus),
-                host=HostFacts(cpus=8, memory_mib=32_768),
+                host=HostFacts(cpus=8, memory_mib=32_768, disk_mib=100_000),
                 engine=FakeEngine(script, clock=clock),
                 materials=MemoryMaterials(outputs or {}),
                 baggage=MemoryBaggage(),

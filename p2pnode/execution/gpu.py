@@ -32,10 +32,3 @@ class SimulatedProbe:
             )
             for index, kind in enumerate(alike)
         )
-
-
-class NoGpus:
-    """See GpuProbe. A host that offers none."""
-
-    async def read(self) -> tuple[Gpu, ...]:
-        return ()

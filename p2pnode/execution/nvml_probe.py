@@ -51,8 +51,6 @@ class NvmlProbe:
         self._hands = trio.CapacityLimiter(1)
         self.problems: tuple[str, ...] = ()
         """Why GPUs that may be there were left out of the last reading, one sentence each."""
-        self.devices: dict[bytes, str] = {}
-        """The UUID of each unit that was ever read: what engines and CUDA call it."""
 
     async def read(self) -> tuple[Gpu, ...]:
         # A thread that hangs in the driver keeps its token: no second one ever joins it.
@@ -68,7 +66,6 @@ class NvmlProbe:
             self.problems = (f"NVML does not start: {error}",)
             raise Unavailable(self.problems[0]) from error
         self.problems = reading.problems
-        self.devices |= {gpu.unit: uuid for uuid, gpu in reading.gpus.items()}
         return tuple(reading.gpus.values())
 
 
@@ -117,7 +114,11 @@ def _read_gpu(feed: PublicKey, index: int) -> tuple[str, Gpu]:
         raise _Unfit("it reports no UUID")
     _check_health(device)
     return uuid, Gpu(
-        unit=unit_of(feed, uuid), model=_model(device), vram=_usable_memory(device), source="nvml"
+        unit=unit_of(feed, uuid),
+        model=_model(device),
+        vram=_usable_memory(device),
+        source="nvml",
+        device=uuid,
     )
 
 

@@ -57,6 +57,8 @@ class Shop:
     clock: WallClock
     is_simulated: Callable[[], bool]
     """Whether our GPUs are."""
+    device_of: Callable[[bytes], str]
+    """How CUDA names a unit; empty for one that does not exist."""
     ask_renter: Callable[[PublicKey, str, bytes], Awaitable[bytes]]
     """ask(feed of the renter, kind, body). Raises Unavailable."""
     height: Callable[[], int]
@@ -153,12 +155,14 @@ class Worker:
         return await self._watch()
 
     def _run_of(self, job: Job) -> Run:
+        units = tuple(each.unit for each in self.lease.request.units)
         return Run(
             id=self.run_id,
             argv=job.argv,
             variables=job.variables,
             image=None if job.image is UNSET else job.image,
-            units=tuple(each.unit for each in self.lease.request.units),
+            units=units,
+            devices=tuple(device for device in map(self._shop.device_of, units) if device),
             limits=job.limits,
         )
 

@@ -64,7 +64,7 @@ class LeaseClient:
                 part = await _next(reader)
                 if part.outcome is not UNSET:
                     return part.outcome
-                if part.b is UNSET:
+                if part.b is UNSET or part.offset < offset:
                     raise PeerFault("log.form")
                 if part.offset > offset:
                     gap = LOG_GAP % (part.offset - offset)

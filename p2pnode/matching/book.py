@@ -1,7 +1,7 @@
 """The newest advert of every unit group that this node has seen. Plain data, one owner."""
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
@@ -80,6 +80,11 @@ class Book:
         self._expired: dict[bytes, _Tombstone] = {}
         self._raw_known: set[bytes] = set()
         self._groups_of: dict[PublicKey, int] = {}
+        # Anybody may ask for the heads at any time, so that asking must not cost what the book
+        # is large.
+        self._ordered: tuple[OfferHead, ...] | None = None
+        self._root: Digest | None = None
+        self._next_over_ms = 0
         self._arrivals: deque[Arrival] = deque(maxlen=ARRIVALS_KEPT_MAX)
 
     def take(
@@ -125,6 +130,8 @@ class Book:
 
     def expire(self, now: Millis) -> int:
         """Drop what is over at `now`; the number of adverts dropped."""
+        if now <= self._next_over_ms:
+            return 0
         over = [key for key, offer in self._offers.items() if is_expired(offer.advert, now)]
         bounds = self._genesis.bounds
         for key in over:
@@ -137,6 +144,12 @@ class Book:
             )
         for key in [key for key, stone in self._expired.items() if now > stone.until_ms]:
             self._forget(key, self._expired.pop(key).signer)
+        if over:
+            self._ordered = self._root = None
+        ends = [offer.advert.not_after_ms for offer in self._offers.values()]
+        self._next_over_ms = min(
+            [*ends, *(stone.until_ms for stone in self._expired.values())], default=0
+        )
         return len(over)
 
     def open_offers(self, now: Millis) -> list[Offer]:
@@ -157,12 +170,15 @@ class Book:
 
     def root(self) -> Digest:
         """One digest over all heads: equal roots mean equal books."""
-        return root_of(list(self._heads()))
+        if self._root is None:
+            self._root = root_of(list(self._heads()))
+        return self._root
 
     def heads(self, after: bytes | None = None) -> tuple[OfferHead, ...]:
         """The next heads, at most OFFER_HEADS_MAX, in order of their keys, above `after`."""
-        wanted = (head for head in self._heads() if after is None or head[0] > after)
-        return tuple(head for head, _ in zip(wanted, range(OFFER_HEADS_MAX), strict=False))
+        heads = self._heads()
+        start = 0 if after is None else bisect_right(heads, after, key=lambda head: head[0])
+        return heads[start : start + OFFER_HEADS_MAX]
 
     def wants(self, head: OfferHead) -> bool:
         """Whether a peer that has this head knows something newer than we do."""
@@ -171,8 +187,11 @@ class Book:
     def __len__(self) -> int:
         return len(self._offers)
 
-    def _heads(self) -> Iterator[OfferHead]:
-        return (self._offers[key].head for key in sorted(self._offers))
+    def _heads(self) -> tuple[OfferHead, ...]:
+        """All of them, in order of their keys."""
+        if self._ordered is None:
+            self._ordered = tuple(self._offers[key].head for key in sorted(self._offers))
+        return self._ordered
 
     def _is_news(self, head: OfferHead) -> bool:
         known = self._offers.get(head[0]) or self._expired.get(head[0])
@@ -193,6 +212,8 @@ class Book:
         if (old := self._offers.get(key)) is not None:
             self._raw_known.discard(sha256(old.raw).digest())
         self._offers[key] = offer
+        self._ordered = self._root = None
+        self._next_over_ms = min(self._next_over_ms, offer.advert.not_after_ms)
         self._arrivals.append(
             Arrival(
                 head=offer.head,

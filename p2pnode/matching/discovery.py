@@ -20,7 +20,7 @@ from p2pnode.network.exchange import Handler
 from p2pnode.network.transport import Directory, Streams
 from protocol.advert import is_expired
 from protocol.codec import decode, encode
-from protocol.directory import class_key, shard_order
+from protocol.directory import class_keys, shard_order
 from protocol.errors import PeerFault, Unavailable
 from protocol.gpu_class import REGION_GROUPS, GpuClass, group_of
 from protocol.limits import FRAME_BYTES_MAX, GROUPS_PER_FEED_MAX, OFFERS_ASKED_MAX
@@ -71,6 +71,7 @@ class Discovery:
         book: Book,
         own_groups: Callable[[], tuple[bytes, ...]],
         net: NetId,
+        places: int,
         shards: int,
         rng: random.Random,
         clock: WallClock,
@@ -82,6 +83,7 @@ class Discovery:
         self._book = book
         self._own_groups = own_groups
         self._net = net
+        self._places = places
         self._shards = shards
         self._rng = rng
         self._clock = clock
@@ -103,14 +105,17 @@ class Discovery:
         """
         course = _Course(classes=classes, groups=regions or REGION_GROUPS, wanted=wanted)
         for shard in shard_order(self._rng.randrange(self._shards), self._shards):
-            places = [(c, group) for c in course.classes for group in course.groups]
-            self._rng.shuffle(places)
-            for start in range(0, len(places), KEYS_AT_ONCE):
+            keys = list(
+                class_keys(
+                    self._net, course.classes, course.groups, places=self._places, shard=shard
+                )
+            )
+            self._rng.shuffle(keys)
+            for start in range(0, len(keys), KEYS_AT_ONCE):
                 course.in_book = self._count(course)
                 if course.in_book >= wanted:
                     return course.news
-                some = places[start : start + KEYS_AT_ONCE]
-                await self._look(course, [class_key(self._net, *at, shard) for at in some])
+                await self._look(course, keys[start : start + KEYS_AT_ONCE])
         return course.news
 
     def _count(self, course: _Course) -> int:

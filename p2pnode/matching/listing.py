@@ -8,7 +8,7 @@ from typing import Final
 import trio
 
 from p2pnode.network.transport import Directory
-from protocol.directory import class_key, shard_of
+from protocol.directory import class_keys, shard_of
 from protocol.errors import Unavailable
 from protocol.gpu_class import GpuClass, group_of
 from protocol.units import Digest, NetId, PublicKey
@@ -36,11 +36,13 @@ class Listing:
         net: NetId,
         feed: PublicKey,
         region: str,
+        places: int,
         shards: int,
         rng: random.Random,
     ) -> None:
         self._directory = directory
         self._net = net
+        self._places = places
         self._shard = shard_of(feed, shards)
         self._group = group_of(region)
         self._rng = rng
@@ -54,9 +56,12 @@ class Listing:
 
         Given the classes of all shelves, in any order and as often as they come.
         """
-        keys = tuple(
-            class_key(self._net, of_class, self._group, self._shard)
-            for of_class in sorted(set(classes))
+        keys = class_keys(
+            self._net,
+            sorted(set(classes)),
+            (self._group,),
+            places=self._places,
+            shard=self._shard,
         )
         if keys != self._keys:
             self._keys = keys

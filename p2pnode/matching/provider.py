@@ -71,6 +71,7 @@ class Posting:
     """Between two ticks of a lease."""
     cpus: int
     memory_mib: int
+    disk_mib: int
     heartbeat_s: float
 
 

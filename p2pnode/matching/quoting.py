@@ -8,6 +8,7 @@ from msgspec import UNSET
 
 from ledger.units_chain import Turn, next_place, overlaps
 from p2pnode.matching.provider import Posting, Shelf
+from p2pnode.matching.search import is_model
 from protocol.auction import Bid, Need, Reason, Rfq
 from protocol.lease import Terms, UnitTurn
 from protocol.limits import OPEN_INTERVALS_SOFT_MAX
@@ -109,20 +110,23 @@ def _shape(need: Need, shelf: Shelf, posting: Posting) -> No | None:
         return No("SHAPE", f"has {len(shelf.units)} GPUs")
     if need.vram_mib_min > shelf.vram:
         return No("SHAPE", f"has {shelf.vram} MiB")
+    if need.models is not UNSET and not any(is_model(shelf.model, name) for name in need.models):
+        return No("SHAPE", f"is a {shelf.model}")
     if need.regions is not UNSET and posting.region not in need.regions:
         return No("SHAPE", f"is in {posting.region}")
     if need.isolation_min is not UNSET and ISOLATIONS.index(posting.isolation) < ISOLATIONS.index(
         need.isolation_min
     ):
         return No("SHAPE", f"isolates by {posting.isolation}")
-    if any(wanted is not UNSET for wanted in (need.cpus_min, need.memory_mib_min)):
-        return _host(need, posting)
-    return None
+    return _host(need, posting)
 
 
 def _host(need: Need, posting: Posting) -> No | None:
-    cpus = 0 if need.cpus_min is UNSET else need.cpus_min
-    memory = 0 if need.memory_mib_min is UNSET else need.memory_mib_min
-    if cpus > posting.cpus or memory > posting.memory_mib:
-        return No("SHAPE", f"has {posting.cpus} cores and {posting.memory_mib} MiB")
+    for wanted, there, name in (
+        (need.cpus_min, posting.cpus, "cores"),
+        (need.memory_mib_min, posting.memory_mib, "MiB of memory"),
+        (need.disk_mib_min, posting.disk_mib, "MiB of disk"),
+    ):
+        if wanted is not UNSET and wanted > there:
+            return No("SHAPE", f"has {there} {name}")
     return None

@@ -45,7 +45,7 @@ def search(offers: Iterable[Offer], wish: Wish) -> Found:
 def misfit(offer: Offer, wish: Wish) -> str | None:
     """The first reason for which the offer does not fit, in a word; None if it fits."""
     advert = offer.advert
-    if wish.models and not any(_is_model(advert.model, name) for name in wish.models):
+    if wish.models and not any(is_model(advert.model, name) for name in wish.models):
         return "model"
     if wish.vram_min is not None and advert.vram_mib < wish.vram_min:
         return "vram"
@@ -63,7 +63,7 @@ def misfit(offer: Offer, wish: Wish) -> str | None:
     return None
 
 
-def _is_model(model: str, name: str) -> bool:
+def is_model(model: str, name: str) -> bool:
     """Whether people would call this GPU by that name: RTX4090 is "NVIDIA GeForce RTX 4090"."""
     return _plain(name) in _plain(model)
 

@@ -29,9 +29,11 @@ HELLO_S: Final = 5
 """A peer that accepts a stream and then says nothing is given up after this."""
 QUESTIONS_WAITING_MAX: Final = 64
 """Questions to one peer that may be unsent; the next one waits for room."""
-QUESTIONS_PER_S: Final = 200
-QUESTIONS_BURST: Final = 400
-"""One peer's questions beyond this are answered late, which slows it down by itself."""
+QUESTIONS_PER_S: Final = 50
+QUESTIONS_BURST: Final = 200
+"""One peer's questions beyond this are answered late, which slows it down by itself.
+
+At a millisecond for each they take a twentieth of a core."""
 FAULTS_PER_S: Final = 0.1
 FAULTS_BURST: Final = 20
 """A peer that breaks more rules than this is not answered until it has been quiet for a while."""

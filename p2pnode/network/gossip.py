@@ -18,6 +18,11 @@ MESSAGES_BURST: Final = 400
 """What one neighbour may make us verify: 100 signatures a second are about 2 % of a core."""
 PEERS_MAX: Final = 1_024
 
+PUBLISHED_PER_S: Final = 4
+PUBLISHED_BURST: Final = 128
+"""What one publisher may make the network pass on: the 64 groups of a feed, renewed in time."""
+PUBLISHERS_MAX: Final = 16_384
+
 LATE: Final = ("advert.expired", "advert.future", "certificate.time")
 """Rules that depend on the clock: the forwarder's may differ from ours, so it is not blamed."""
 
@@ -33,6 +38,9 @@ class Feed:
         self._budget: Budget[PeerId] = Budget(
             per_s=MESSAGES_PER_S, burst=MESSAGES_BURST, keys_max=PEERS_MAX
         )
+        self._published: Budget[PeerId] = Budget(
+            per_s=PUBLISHED_PER_S, burst=PUBLISHED_BURST, keys_max=PUBLISHERS_MAX
+        )
         self.taken = 0
         self.late = 0
         self.over_budget = 0
@@ -44,7 +52,11 @@ class Feed:
         return self._judge
 
     def _judge(self, forwarder: PeerId, publisher: PeerId, payload: bytes) -> Verdict:
-        if not self._budget.is_within(forwarder, trio.current_time()):
+        now_s = trio.current_time()
+        # The publisher has signed, so nobody can use up the budget of another.
+        if not (
+            self._budget.is_within(forwarder, now_s) and self._published.is_within(publisher, now_s)
+        ):
             self.over_budget += 1
             return Verdict.IGNORE
         try:

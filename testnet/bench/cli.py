@@ -41,6 +41,16 @@ def attack(seconds: float, only: tuple[str, ...], seed: int, as_json: bool) -> N
     _tell(module.run(wish, note), as_json=as_json)
 
 
+@bench.command()
+@click.option("--owners", default=20, show_default=True, help="Owners, each a process.")
+@click.option("--renters", default=10, show_default=True, help="Fresh renters, in turn.")
+@json_option
+def join(owners: int, renters: int, as_json: bool) -> None:
+    """How soon a fresh light renter finds all owners in the directory and holds a GRANT."""
+    module = importlib.import_module("testnet.bench.join")
+    _tell(module.run(module.JoinWish(owners=owners, renters=renters), note), as_json=as_json)
+
+
 def _tell(report: object, *, as_json: bool) -> None:
     assert isinstance(report, Report)
     if as_json:

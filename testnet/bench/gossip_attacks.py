@@ -9,12 +9,21 @@ from msgspec.structs import replace
 
 from protocol.advert import Advert, TierAsk
 from protocol.gpu_class import gpu_class
-from protocol.units import Mebibytes, Micros, Millis, NetId
+from protocol.units import Mebibytes, Micros, Millis, NetId, PeerId
 from protocol.wire import pack
 from testnet.bench import rpc
-from testnet.bench.hostile import Attack, Host, Target, with_hosts
+from testnet.bench.hostile import (
+    Attack,
+    Host,
+    Target,
+    in_parallel,
+    make_insider,
+    transport_of,
+    with_hosts,
+)
 
 GOSSIP: Final = "/meshsub/1.2.0"
+IDENTIFY: Final = "/ipfs/id/1.0.0"
 IDENTIFY_PUSH: Final = "/ipfs/id/push/1.0.0"
 BATCH: Final = 16
 HOSTS: Final = 2
@@ -187,21 +196,28 @@ async def subscriptions(target: Target, rng: random.Random) -> None:
 
 
 async def address_lists(target: Target, rng: random.Random) -> None:
-    """Identify messages with as many addresses and protocols as the library takes in."""
+    """Newcomers who identify themselves with a thousand addresses and protocols, and push more."""
 
-    async def act(host: Host) -> None:
+    async def tell(_remote: PeerId, stream: trio.abc.Stream) -> None:
         addresses = [
             b"\x04" + rng.randbytes(4) + b"\x06" + rng.randbytes(2) for _ in range(ADDRESSES)
         ]
         protocols = [b"/%x" % rng.getrandbits(64) for _ in range(ADDRESSES)]
-        told = rpc.prefixed(rpc.fields(2, addresses) + rpc.fields(3, protocols))
-        async with await host.transport.open_stream(target.peer, IDENTIFY_PUSH) as stream:
-            await stream.send_all(told)
-            target.sent += 1
-            with trio.move_on_after(1):
-                await stream.receive_some(1)
+        await stream.send_all(rpc.prefixed(rpc.fields(2, addresses) + rpc.fields(3, protocols)))
+        target.sent += 1
 
-    await with_hosts(target, rng, HOSTS, act)
+    async def once() -> None:
+        transport = transport_of(target, make_insider(target, rng))
+        transport.serve(IDENTIFY, tell)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(transport.run)
+            await transport.connect(target.peer, (target.address,))
+            with trio.move_on_after(0.3):
+                async with await transport.open_stream(target.peer, IDENTIFY_PUSH) as stream:
+                    await tell(target.peer, stream)
+            nursery.cancel_scope.cancel()
+
+    await in_parallel(target, HOSTS, once)
 
 
 def _told(target: Target, host: Host, data: bytes, seqno: int = 7) -> bytes:

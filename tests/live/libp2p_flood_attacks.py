@@ -20,7 +20,6 @@ from tests.live.libp2p_gossip_attacks import ED25519, GOSSIP, send_gossip, signe
 from tests.live.libp2p_victim import against_a_victim, connection, make, setting
 from tests.transport_suite import ECHO, TOPIC, Listener, until
 
-
 IDENTIFY_PUSH = "/ipfs/id/push/1.0.0"
 
 

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 Start = Callable[[int], Awaitable[list[Libp2pTransport]]]
 
-NOTICED_S = 15
+NOTICED_S = 20
 
 PEER = """
 import sys, trio

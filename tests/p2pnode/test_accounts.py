@@ -1,6 +1,9 @@
 """Two peers close their accounts: in whatever order their leases end, and in both directions."""
 
+from typing import Any
+
 import pytest
+from msgspec.structs import replace
 
 from ledger.fold import Lease
 from ledger.ledger import Ledger
@@ -9,12 +12,12 @@ from p2pnode.accounts import Accounts, Reach
 from p2pnode.cabinet import MemoryCabinet
 from protocol.certificate import Certificate, read_certificate
 from protocol.codec import decode, encode
-from protocol.errors import Unavailable
+from protocol.errors import PeerFault, Unavailable
 from protocol.genesis import Bounds, Genesis
 from protocol.lease import charge
-from protocol.lease_stream import CosignAsk, LeaseName
-from protocol.signing import Signer
-from protocol.tick import Outcome, Tick
+from protocol.lease_stream import CosignAsk, Cosigned, LeaseName
+from protocol.signing import Signer, is_signed
+from protocol.tick import COSIGN_DOMAIN, Outcome, Tick
 from protocol.units import Digest, Millis, MillisSpan, PeerId, PublicKey
 from protocol.wire import Sealed, pack, unpack
 from tests.make_ledger import (
@@ -22,6 +25,7 @@ from tests.make_ledger import (
     NET,
     OWNER,
     RENTER,
+    STRANGER,
     UNIT,
     UNIT2,
     at,
@@ -173,3 +177,63 @@ async def test_what_was_never_metered_with_us_is_not_answered() -> None:
     assert (
         renter.ledger.state.halves(RENTER.public, OWNER.public, money="USD", is_answer=True) == []
     )
+
+
+def tick_of(lease: Lease, /, **changes: Any) -> Tick:
+    used = MillisSpan(changes.get("used_ms", 60_000))
+    amount = charge(used, lease.request.micro_per_gpu_hour)
+    good = Tick(lease=lease.id, n=2, used_ms=used, amount_micro=amount, at_ms=at(HOUR), head_seq=0)
+    return replace(good, **changes)
+
+
+async def cosigned(of: Side, by: Side, tick: Tick, *, signer: Signer = OWNER) -> bytes:
+    """The renter's answer to the question `tick`; it holds over the tick's body."""
+    raw = pack(tick, signer=signer, net=NET)
+    answer = await by.accounts.answer_tick(of.peer, encode(CosignAsk(tick=raw)))
+    signature = decode(answer, Cosigned, size_max=512).by
+    assert is_signed(by.signer.public, COSIGN_DOMAIN, NET, encode(tick), by=signature)
+    return signature
+
+
+async def test_a_tick_is_cosigned_once_and_the_same_way_again() -> None:
+    owner, renter = sides()
+    lease = leased(owner, renter)
+    assert renter.accounts.owed(lease.id) == 0
+    tick = tick_of(lease)
+    assert await cosigned(owner, renter, tick) == await cosigned(owner, renter, tick)
+    assert renter.accounts.owed(lease.id) == tick.amount_micro
+
+
+@pytest.mark.parametrize(
+    ("changes", "signer", "rule"),
+    [
+        ({"lease": Digest(bytes(32))}, OWNER, "tick.lease"),
+        ({}, STRANGER, "tick.signer"),
+        ({"n": 1}, OWNER, "tick.order"),
+        ({"n": 2, "head_seq": 9}, OWNER, "tick.order"),
+        ({"n": 3, "used_ms": 59_999}, OWNER, "tick.order"),
+        ({"n": 3, "amount_micro": 1}, OWNER, "tick.amount"),
+        ({"n": 3, "used_ms": HOUR}, OWNER, "tick.span"),
+        ({"n": 3, "at_ms": at(HOUR + 30_001)}, OWNER, "tick.future"),
+    ],
+)
+async def test_a_tick_that_breaks_a_rule_is_not_cosigned(
+    changes: dict[str, Any], signer: Signer, rule: str
+) -> None:
+    owner, renter = sides()
+    lease = leased(owner, renter)
+    first = tick_of(lease)
+    await cosigned(owner, renter, first)
+    with pytest.raises(PeerFault) as caught:
+        await cosigned(owner, renter, tick_of(lease, **changes), signer=signer)
+    assert caught.value.rule == rule
+    assert renter.accounts.owed(lease.id) == first.amount_micro
+
+
+async def test_a_half_that_grows_by_more_than_the_tick_is_not_answered() -> None:
+    owner, renter = sides()
+    lease = leased(owner, renter)
+    outcome = ended(owner, lease, used=7)
+    owner.ticks[lease.id] = pack(tick_of(lease, used_ms=6), signer=OWNER, net=NET)
+    with pytest.raises(PeerFault, match=r"statement\.amount"):
+        await renter.accounts.settle(owner.peer, lease, outcome)

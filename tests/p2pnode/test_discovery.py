@@ -7,14 +7,14 @@ import trio
 
 from p2pnode.matching import discovery
 from protocol.codec import encode
-from protocol.directory import class_key, classes_from, shard_of
+from protocol.directory import class_keys, classes_from, shard_of
 from protocol.errors import PeerFault
 from protocol.gpu_class import GpuClass
 from protocol.limits import OFFERS_ASKED_MAX
 from protocol.offers import OwnOffers
-from protocol.units import Millis, PeerId
+from protocol.units import Digest, Millis, PeerId
 from tests.make import NET
-from tests.make_market import GROUPS_MAX, Market, Stand, VirtualClock
+from tests.make_market import GROUPS_MAX, PLACES, Market, Stand, VirtualClock
 
 CLASS = GpuClass(24)
 MANY = 1_000
@@ -27,9 +27,14 @@ def market(nursery: trio.Nursery) -> Market:
     return Market(nursery)
 
 
+def key_of(of_class: GpuClass, shard: int) -> Digest:
+    [key] = class_keys(NET, (of_class,), ("EU",), places=PLACES, shard=shard)
+    return key
+
+
 async def announce(market: Market, owner: Stand, of_class: GpuClass = CLASS) -> None:
     shard = shard_of(owner.feed.public, market.shards)
-    await owner.directory.announce(class_key(NET, of_class, "EU", shard))
+    await owner.directory.announce(key_of(of_class, shard))
 
 
 async def add_owner(market: Market) -> Stand:
@@ -175,9 +180,7 @@ async def test_addresses_that_lead_nowhere_cost_nothing(
 ) -> None:
     await market.add()
     good, gone = await add_owner(market), await market.add()
-    market.registry.put(
-        class_key(NET, CLASS, "EU", 0), gone.transport.peer_id, ("/memory/nowhere",)
-    )
+    market.registry.put(key_of(CLASS, 0), gone.transport.peer_id, ("/memory/nowhere",))
     renter = await market.add()
     assert await discover(renter) == 1
     assert renter.sees() == {good.transport.peer_id}

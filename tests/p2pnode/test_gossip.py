@@ -42,10 +42,24 @@ async def test_a_flood_is_dropped_unread_and_costs_other_forwarders_nothing(
         return True
 
     feed = Feed(note)
-    for _ in range(gossip.MESSAGES_BURST * 3):
-        feed.judge(A, B, b"x")
+    for number in range(gossip.MESSAGES_BURST * 3):
+        feed.judge(A, PeerId(b"%d" % number), b"x")
     assert len(read) == gossip.MESSAGES_BURST
     assert feed.over_budget == gossip.MESSAGES_BURST * 2
     assert feed.judge(B, A, b"y") is Verdict.ACCEPT
     await trio.sleep(1)
     assert feed.judge(A, B, b"z") is Verdict.ACCEPT
+
+
+async def test_a_publisher_in_haste_is_not_passed_on_whoever_forwards_it(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    feed = Feed(take)
+    verdicts = [
+        feed.judge(PeerId(b"%d" % (number % 10)), B, b"news")
+        for number in range(gossip.PUBLISHED_BURST + 1)
+    ]
+    assert verdicts == [Verdict.ACCEPT] * gossip.PUBLISHED_BURST + [Verdict.IGNORE]
+    assert feed.judge(A, PeerId(b"other"), b"news") is Verdict.ACCEPT
+    await trio.sleep(1)
+    assert feed.judge(A, B, b"news") is Verdict.ACCEPT

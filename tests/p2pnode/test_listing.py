@@ -6,13 +6,14 @@ import pytest
 import trio
 
 from p2pnode.matching.listing import AGAIN_S, START_S_MAX, STEADY_S, Listing
-from protocol.directory import class_key, shard_of
+from protocol.directory import class_keys, shard_of
 from protocol.errors import Unavailable
 from protocol.gpu_class import GpuClass
 from protocol.units import PeerId
 from tests.make import FEED, NET
 
 SHARDS = 4
+PLACES = 77
 SMALL, LARGE = GpuClass(24), GpuClass(80)
 
 
@@ -35,7 +36,9 @@ class NotedDirectory:
 
 
 def key_of(of_class: GpuClass) -> bytes:
-    return class_key(NET, of_class, "AS", shard_of(FEED.public, SHARDS))
+    shard = shard_of(FEED.public, SHARDS)
+    [found] = class_keys(NET, (of_class,), ("AS",), places=PLACES, shard=shard)
+    return found
 
 
 @pytest.fixture
@@ -50,6 +53,7 @@ def listing(directory: NotedDirectory) -> Listing:
         net=NET,
         feed=FEED.public,
         region="IN",
+        places=PLACES,
         shards=SHARDS,
         rng=random.Random(1),
     )

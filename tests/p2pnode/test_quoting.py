@@ -62,6 +62,10 @@ def test_a_bid_answers_what_was_asked() -> None:
         (need(cpus_min=17), posting(), "SHAPE"),
         (need(memory_mib_min=64_000), posting(), None),
         (need(memory_mib_min=64_001), posting(), "SHAPE"),
+        (need(disk_mib_min=100_000), posting(), None),
+        (need(disk_mib_min=100_001), posting(), "SHAPE"),
+        (need(models=("H100", "RTX4090")), posting(), None),
+        (need(models=("H100",)), posting(), "SHAPE"),
         (need(gpus=3, regions=("FR",)), posting(tiers=("bronze",)), "POLICY"),
     ],
 )

@@ -5,7 +5,7 @@ from typing import Any
 from protocol.codec import encode, encode_plain
 from protocol.hello import Answer, Question
 from protocol.limits import INT_MAX
-from protocol.offers import Heads, HeadsAsk, Offers, group_key, root_of
+from protocol.offers import Heads, HeadsAsk, Offers, OwnOffers, OwnOffersAsk, group_key, root_of
 from tests.make import FEED, GROUP, terms
 
 Case = dict[str, Any]
@@ -232,4 +232,27 @@ def offers_cases() -> list[Case]:
         case("no adverts", encode(Offers(adverts=())), None, "offers"),
         case("an advert", encode(Offers(adverts=(b"\x00",))), None, "offers"),
         case("33 adverts", encode_plain({"adverts": [b""] * 33}), "codec.shape", "offers"),
+        case("own offers", encode(OwnOffersAsk()), None, "own-offers-ask", 256),
+        case(
+            "own offers from a key on",
+            encode(OwnOffersAsk(after=bytes(16))),
+            None,
+            "own-offers-ask",
+            256,
+        ),
+        case(
+            "own offers from a short key on",
+            encode_plain({"after": bytes(15)}),
+            "codec.shape",
+            "own-offers-ask",
+            256,
+        ),
+        case("no own adverts", encode(OwnOffers(adverts=())), None, "own-offers"),
+        case(
+            "an own advert, and more",
+            encode(OwnOffers(adverts=(b"",), more_after=bytes(16))),
+            None,
+            "own-offers",
+        ),
+        case("33 own adverts", encode_plain({"adverts": [b""] * 33}), "codec.shape", "own-offers"),
     ]

@@ -7,7 +7,7 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
-from hypothesis import reject
+from hypothesis import reject, settings
 from hypothesis import strategies as st
 from msgspec import Meta, UnsetType
 
@@ -16,6 +16,8 @@ from protocol.codec import Wire
 from protocol.limits import EXTENSION_BYTES_MAX, KEY_BYTES_MAX
 
 PRINTABLE = r"\A[ -~]+\Z"
+HALF = settings(max_examples=max(25, settings().max_examples // 2))
+"""For what is asked of every struct: there are thirty of them."""
 TEXT_MAX = 20
 """Enough of a text or a list of bytes for what these tests look for."""
 

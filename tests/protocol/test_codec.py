@@ -23,7 +23,7 @@ from protocol.hello import Answer, Question
 from protocol.lease import Terms
 from protocol.limits import DEPTH_MAX, DETAIL_CHARACTERS_MAX, FRAME_BYTES_MAX
 from tests.make import terms
-from tests.protocol.strategies import edited, shapes, structs
+from tests.protocol.strategies import HALF, edited, shapes, structs
 
 SHAPES = pytest.mark.parametrize("shape", shapes(), ids=lambda shape: shape.__name__)
 SIZE_MAX = 100_000
@@ -36,6 +36,7 @@ class Numbered(Wire, frozen=True, rename={"number": "0", "text": "10", "list": "
 
 
 @SHAPES
+@HALF
 @given(data=st.data())
 def test_what_is_encoded_decodes_to_the_same(shape: type[Wire], data: st.DataObject) -> None:
     value = data.draw(structs(shape))
@@ -44,6 +45,7 @@ def test_what_is_encoded_decodes_to_the_same(shape: type[Wire], data: st.DataObj
 
 
 @SHAPES
+@HALF
 @given(data=st.data())
 def test_changed_bytes_are_refused_or_the_encoding_of_what_they_say(
     shape: type[Wire], data: st.DataObject

@@ -2,31 +2,46 @@
 
 from itertools import product
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.directory import class_key, classes_from, shard_of, shard_order
-from protocol.gpu_class import CLASSES, REGION_GROUPS, GpuClass
+from protocol.directory import class_keys, classes_from, place_key, shard_of, shard_order
+from protocol.gpu_class import CLASSES, REGION_GROUPS, GpuClass, topic_index
 from protocol.signing import Signer
+from protocol.units import Digest
 from tests.make import FEED, NET, OTHER_NET
 
+PLACES = len(CLASSES) * len(REGION_GROUPS)
 
-def test_every_place_of_every_network_has_a_key_of_its_own() -> None:
-    places = list(product((NET, OTHER_NET), CLASSES, REGION_GROUPS, range(16)))
-    assert len({class_key(*place) for place in places}) == len(places)
+
+def key(of_class: int, group: str, shard: int, *, places: int = PLACES) -> Digest:
+    [found] = class_keys(NET, (GpuClass(of_class),), (group,), places=places, shard=shard)
+    return found
+
+
+def test_with_a_place_for_each_pair_every_pair_of_every_network_has_its_own_key() -> None:
+    keys = [
+        one
+        for net, shard in product((NET, OTHER_NET), range(16))
+        for one in class_keys(net, CLASSES, REGION_GROUPS, places=PLACES, shard=shard)
+    ]
+    assert len(set(keys)) == len(keys) == 2 * 16 * PLACES
+
+
+def test_with_one_place_all_pairs_share_a_key() -> None:
+    assert class_keys(NET, CLASSES, REGION_GROUPS, places=1, shard=0) == (place_key(NET, 0, 0),)
+
+
+def test_pairs_that_share_a_gossip_topic_share_a_key() -> None:
+    for of_class in CLASSES:
+        topic = topic_index(of_class, "DE", topics=5)
+        assert key(of_class, "EU", 2, places=5) == place_key(NET, topic, 2)
 
 
 def test_the_key_is_pinned() -> None:
-    assert class_key(NET, GpuClass(24), "EU", 3).hex() == (
-        "d771edeb8ba0ce1b31dc23f0fe609f598e1230e9895bf3c8687bffcf075e72f9"
+    assert key(24, "EU", 3).hex() == (
+        "0fb74cbaacf96b1fe5023bdda2e6300d9111efad15a76630db650ee52535432f"
     )
-
-
-@pytest.mark.parametrize(("of_class", "group"), [(23, "EU"), (24, "XX")])
-def test_a_place_that_does_not_exist_is_a_bug(of_class: int, group: str) -> None:
-    with pytest.raises(AssertionError):
-        class_key(NET, GpuClass(of_class), group, 0)
 
 
 def test_one_shard_holds_everybody() -> None:

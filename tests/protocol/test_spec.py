@@ -4,10 +4,13 @@ import json
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from protocol.codec import Wire
 from protocol.gpu_class import _COUNTRIES, CLASSES, REGION_GROUPS
 from protocol.wire import KINDS
+from tests.protocol.strategies import shapes
 from tests.vectors import FOLDER
 
 ROOT = Path(__file__).parent.parent.parent
@@ -59,6 +62,12 @@ def test_sections_that_docstrings_cite_exist() -> None:
 def test_the_sizes_of_kinds_are_those_of_the_code(kind: str) -> None:
     [size_max] = [size for name, size in KINDS.values() if name == kind]
     assert f"| `{kind}` | {size_max:,} |" in SPEC
+
+
+@pytest.mark.parametrize("shape", shapes(), ids=lambda shape: shape.__name__)
+def test_every_field_of_every_message_is_in_the_spec(shape: type[Wire]) -> None:
+    for field in msgspec.structs.fields(shape):
+        assert f"`{field.encode_name}`" in SPEC, field.name
 
 
 def test_classes_and_countries_are_those_of_the_code() -> None:

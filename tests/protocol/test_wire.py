@@ -16,7 +16,7 @@ from protocol.units import Millis
 from protocol.wire import KINDS, Envelope, Sealed, pack, unpack
 from tests import make
 from tests.make import FEED, GENESIS, NET, NOW, OTHER_NET, STRANGER
-from tests.protocol.strategies import edited, structs
+from tests.protocol.strategies import HALF, edited, structs
 
 FEW = settings(max_examples=5)
 """For what does not depend on the body."""
@@ -84,6 +84,7 @@ def test_the_seal_is_judged_before_the_body_is_parsed() -> None:
 
 
 @EACH
+@HALF
 @given(data=st.data())
 def test_no_change_to_a_sealed_message_goes_unseen(shape: type[Wire], data: st.DataObject) -> None:
     raw = pack(data.draw(structs(shape)), signer=FEED, net=NET)
@@ -93,6 +94,7 @@ def test_no_change_to_a_sealed_message_goes_unseen(shape: type[Wire], data: st.D
 
 
 @EACH
+@HALF
 @given(data=st.data())
 def test_a_sealed_body_is_refused_or_says_what_its_bytes_say(
     shape: type[Wire], data: st.DataObject

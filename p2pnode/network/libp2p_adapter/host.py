@@ -44,10 +44,10 @@ GOSSIP_HISTORY: Final = 5
 HANDSHAKE_S: Final = 10
 """Somebody who connects has shown who he is within this, or is dropped."""
 
-PING_EVERY_S: Final = 5
-PING_ANSWER_S: Final = 3
+PING_EVERY_S: Final = 3
+PING_ANSWER_S: Final = 4
 PING_GRACE_S: Final = 3
-"""With these a hung peer is noticed after 11 seconds at most, on a host that is not overloaded."""
+"""A hung peer is noticed after 14 seconds at most, as it must miss two (mend_health_checks)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from libp2p.network.health.monitor import ConnectionHealthMonitor
 from libp2p.network.swarm import Swarm
 from libp2p.peer.id import ID
 from libp2p.peer.peerdata import PeerData
+from libp2p.pubsub import gossipsub as gossipsub_module
 from libp2p.pubsub import pubsub as pubsub_module
 from libp2p.stream_muxer.yamux.yamux import Yamux, YamuxStream
 from libp2p.transport.tcp.tcp import TCP
@@ -28,6 +29,7 @@ from multiaddr import Multiaddr
 
 from p2pnode.network.libp2p_adapter.damage import Damage
 from p2pnode.network.libp2p_adapter.doors import Doors
+from p2pnode.network.libp2p_adapter.health import check_health
 
 log = logging.getLogger(__name__)
 
@@ -256,13 +258,15 @@ def mend_gossip_queue() -> None:
 
 
 def mend_health_checks() -> None:
-    """All connections are pinged at once, so that a hung peer is noticed in time beside others.
+    """All connections are pinged at once, by a frame of yamux, and closed at the second silence.
 
-    One after the other, each peer that hangs holds up the check of all the rest by its timeout.
-    May go when the library's monitor does the same.
+    One after the other, each peer that hangs holds up the check of all the rest by its timeout. A
+    stream for each ping costs both sides more than all the gossip of a quiet network. And on a
+    machine that is short of time one late answer cuts connections, whose renewal costs still more
+    time, until nobody is connected. May go when the library's monitor does the same.
     """
 
-    def wrap(_original: Method) -> Method:
+    def wrap_all(_original: Method) -> Method:
         async def check(self: ConnectionHealthMonitor) -> None:
             async with trio.open_nursery() as nursery:
                 for peer, connections in list(self.swarm.connections.items()):
@@ -271,7 +275,28 @@ def mend_health_checks() -> None:
 
         return check
 
-    _replace(ConnectionHealthMonitor, "_check_all_connections", wrap)
+    def wrap_one(_original: Method) -> Method:
+        async def check(self: ConnectionHealthMonitor, _peer: ID, connection: SwarmConn) -> None:
+            await check_health(connection, answer_s=self.config.ping_timeout)
+
+        return check
+
+    _replace(ConnectionHealthMonitor, "_check_all_connections", wrap_all)
+    _replace(ConnectionHealthMonitor, "_check_connection_health", wrap_one)
+
+
+def mend_peer_records() -> None:
+    """The signed addresses that come with each gossip message are not looked at.
+
+    The library verifies a signature for each, some twice, and parses as many addresses as there
+    are; ours come by adverts. May go when it looks at what has changed only.
+    """
+
+    def wrap(_original: Callable[..., bool]) -> object:
+        return lambda _message, _host, _peer: True
+
+    for module in (pubsub_module, gossipsub_module):
+        _replace(module, "maybe_consume_signed_record", wrap)
 
 
 def mend_address_lists() -> None:
@@ -334,6 +359,7 @@ PATCHES: tuple[Callable[[], None], ...] = (
     mend_credit,
     mend_gossip_queue,
     mend_health_checks,
+    mend_peer_records,
     mend_address_lists,
     mend_auto_connector,
     mend_full_buckets,

@@ -1,0 +1,97 @@
+"""The benchmarks run to their end and say what they measured; how fast is not asked here."""
+
+import json
+import math
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from testnet.bench.arrivals import Change, travels
+from testnet.bench.report import Report, at_least, at_most, document_of, percentile
+
+
+def bench(*arguments: str) -> Any:
+    """The document of a benchmark, whether or not its bars hold."""
+    done = subprocess.run(
+        [sys.executable, "-m", "p2pnode", "testnet", "bench", *arguments, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=220,
+        check=False,
+    )
+    assert done.returncode in {0, 1}, done.stderr
+    assert "Traceback" not in done.stderr
+    document = json.loads(done.stdout)
+    assert document["schema"] == "p2pnode.bench/1"
+    assert done.returncode == (0 if all(bar["holds"] for bar in document["bars"]) else 1)
+    return document
+
+
+@pytest.mark.live
+@pytest.mark.timeout(240)
+def test_gossip_reaches_every_node() -> None:
+    document = bench("gossip", "--nodes", "4", "--changes", "6")
+    assert document["name"] == "gossip"
+    assert document["figures"]["pairs"] == 6 * 3
+    assert document["figures"]["pairs_lost"] == 0
+
+
+@pytest.mark.live
+@pytest.mark.timeout(240)
+def test_a_node_outlives_every_kind_of_attack() -> None:
+    document = bench("attack", "--seconds", "0.5")
+    attacks = {attack["name"]: attack for attack in document["figures"]["attacks"]}
+    assert all(attack["alive"] for attack in attacks.values())
+    assert {name for name, attack in attacks.items() if not attack["sent"]} == set()
+
+
+@pytest.mark.live
+def test_an_attack_that_there_is_not_is_refused() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "p2pnode", "testnet", "bench", "attack", "--only", "none"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "there is no attack none" in done.stderr
+
+
+def test_a_change_counts_as_known_when_a_later_one_of_its_owner_is() -> None:
+    changes = [
+        Change(owner=0, ask_micro=10, posted_ms=1_000),
+        Change(owner=1, ask_micro=11, posted_ms=1_100),
+        Change(owner=0, ask_micro=12, posted_ms=1_200),
+    ]
+    books = {
+        1: [{"ask_micro": 5, "taken_ms": 1}, {"ask_micro": 12, "taken_ms": 1_300}],
+        0: [],
+    }
+    found = [(t.node, t.took_ms, t.is_superseded) for t in travels(changes, books)]
+    assert found == [(1, 300, True), (1, 100, False), (0, None, False)]
+
+
+def test_a_bar_holds_at_its_bound_and_without_a_figure_it_does_not() -> None:
+    assert at_most("a", 2, 2).holds
+    assert not at_most("a", 2.1, 2).holds
+    assert at_least("a", 2, 2).holds
+    assert not at_least("a", 1.9, 2).holds
+    assert not at_most("a", math.nan, 2).holds
+
+
+def test_a_figure_that_could_not_be_taken_is_null() -> None:
+    report = Report(name="x", figures={"f": math.inf}, bars=(at_most("a", math.nan, 1),))
+    document = document_of(report)
+    assert document["figures"] == {"f": None}
+    assert document["bars"][0]["value"] is None
+    json.dumps(document, allow_nan=False)
+
+
+def test_percentiles_are_values_that_were_seen() -> None:
+    assert percentile([3, 1, 2], 0.5) == 2
+    assert percentile([3, 1, 2], 1) == 3
+    assert percentile(list(range(1, 101)), 0.95) == 95
+    assert math.isnan(percentile([], 0.5))
