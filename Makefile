@@ -9,7 +9,7 @@ PY := $(BIN)/python
 CODE := protocol ledger p2pnode testnet
 READY := .venv/ready
 
-.PHONY: help setup demo test quick live lint fix lock bench shows night
+.PHONY: help setup demo test quick live lint fix shows night lock
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -50,6 +50,14 @@ lint: $(READY) ## style, types, async habits, import rules
 fix: $(READY) ## format, and mend what can be mended without thinking
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+shows: $(READY) ## walk what this version promises, and say what holds
+	bash .ci/shows
+
+night: $(READY) ## what takes longer: many examples, many seeds, a bare Debian
+	HYPOTHESIS_PROFILE=night $(PY) -m pytest -q -m 'not live' --timeout 3600
+	for seed in $$(seq 1 200); do $(PY) -m testnet world --seed $$seed | tail -n 1; done
+	bash .ci/bare
 
 lock: ## resolve requirements.lock anew
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \

@@ -60,7 +60,12 @@ def fork_attackers(target: Target, log: Path) -> tuple[int, socket.socket]:
         theirs.close()
         return pid, ours
     ours.close()
-    os._exit(_live(target, theirs, log))
+    try:
+        os._exit(_live(target, theirs, log))
+    finally:
+        # A forked copy of the caller must not unwind into the caller's code.
+        traceback.print_exc()
+        os._exit(1)
 
 
 def end_attackers(pid: int) -> None:
@@ -78,16 +83,11 @@ def _live(target: Target, line: socket.socket, log: Path) -> int:
     logging.getLogger().setLevel(logging.CRITICAL)
     logging.getLogger("libp2p").setLevel(logging.CRITICAL)
     logging.getLogger("p2pnode").setLevel(logging.CRITICAL)
-    try:
-        with line, line.makefile("rw") as orders:
-            for order in iter(orders.readline, ""):
-                counts = _obey(target, json.loads(order))
-                orders.write(json.dumps(counts) + "\n")
-                orders.flush()
-    except BaseException:  # noqa: BLE001 - whatever it is, the log has it
-        # A forked copy of the caller must not unwind into the caller's code.
-        traceback.print_exc()
-        return 1
+    with line, line.makefile("rw") as orders:
+        for order in iter(orders.readline, ""):
+            counts = _obey(target, json.loads(order))
+            orders.write(json.dumps(counts) + "\n")
+            orders.flush()
     return 0
 
 

@@ -221,3 +221,17 @@ def score(judge: Libp2pTransport, peer: Libp2pTransport) -> float:
         for key, value in scores.items()
         if key == str(judge._connections(peer.peer_id)[0].muxed_conn.peer_id)
     )
+
+
+async def test_a_wildcard_is_told_as_addresses_that_can_be_dialled(nursery: trio.Nursery) -> None:
+    one, other = (
+        Libp2pTransport(seed=bytes([n]) * 32, listen=(listen,), topics=(suite.TOPIC,))
+        for n, listen in ((91, "/ip4/0.0.0.0/tcp/0"), (92, LOOPBACK[0]))
+    )
+    await nursery.start(one.run)
+    await nursery.start(other.run)
+    assert one.addresses()
+    assert all("0.0.0.0" not in address for address in one.addresses())
+    await other.connect(one.peer_id, one.addresses())
+    assert other.neighbours() == (one.peer_id,)
+    nursery.cancel_scope.cancel()

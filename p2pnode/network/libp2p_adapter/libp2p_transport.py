@@ -17,6 +17,7 @@ from libp2p.network.connection.swarm_connection import SwarmConn
 from libp2p.network.stream.net_stream import NetStream
 from libp2p.peer.id import ID
 from multiaddr import Multiaddr
+from multiaddr.utils import get_thin_waist_addresses
 
 from p2pnode.network.libp2p_adapter.damage import Statistics
 from p2pnode.network.libp2p_adapter.host import RPC_BYTES_MAX, SEEN_S, Host, build_host
@@ -31,6 +32,7 @@ from p2pnode.network.libp2p_adapter.patches import damage_of
 from p2pnode.network.libp2p_adapter.peer_ids import is_peer_id
 from p2pnode.network.transport import Judge, StreamHandler
 from protocol.errors import LocalFault, PeerFault, Unavailable
+from protocol.limits import ADDRESSES_MAX
 from protocol.units import PeerId
 
 log = logging.getLogger(__name__)
@@ -45,6 +47,8 @@ BUFFER_CHECK_S: Final = 1.0
 
 PAYLOAD_MAX: Final = RPC_BYTES_MAX - 4096
 """Bytes of a gossip message, leaving room for names, keys and signatures."""
+
+LOOPBACK: Final = ("/ip4/127.", "/ip6/::1/")
 
 _ENDINGS: Final = (
     PeerFault,
@@ -181,11 +185,15 @@ class Libp2pTransport:
         )
 
     def addresses(self) -> tuple[str, ...]:
-        return tuple(
+        bound = [
             str(address)
             for listener in self._host.network.listeners.values()
-            for address in listener.get_addrs()
-        )
+            for wildcard in listener.get_addrs()
+            for address in get_thin_waist_addresses(wildcard)
+        ]
+        # Loopback is for peers on this host, which may use any other address as well.
+        reachable = [text for text in bound if not text.startswith(LOOPBACK)]
+        return tuple((reachable or bound)[:ADDRESSES_MAX])
 
     async def announce(self, key: bytes) -> None:
         await self._directory.announce(key)
