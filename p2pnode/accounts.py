@@ -20,6 +20,7 @@ from ledger.ledger import Ledger
 from ledger.receipt import Receipt, check_receipt
 from p2pnode.cabinet import Cabinet
 from p2pnode.clock import WallClock
+from p2pnode.network.exchange import Refused
 from protocol.certificate import Certificate
 from protocol.codec import Wire, decode, encode
 from protocol.errors import PeerFault, Unavailable
@@ -114,17 +115,31 @@ class Accounts:
 
         Raises Unavailable or PeerFault; may be repeated.
         """
-        asked = encode(LeaseName(lease=lease.id))
-        answer = await self._reach.ask(peer, "lease.tick", asked)
-        tick = decode(answer, CosignAsk, size_max=FRAME_BYTES_MAX).tick
-        cosign = self._cosign(tick, lease.owner)
-        await self._consent(peer, lease, cosign)
+        last = await self._agree(peer, lease)
         owners = await self._half_of_owner(peer, lease)
         renters = await self._answer(peer, owners, lease)
         self._reach.tell(peer)
-        receipt = self._receipt(lease, outcome, (tick, cosign), (owners, renters))
+        metered = (last.tick, Signature(last.by))
+        receipt = self._receipt(lease, outcome, metered, (owners, renters))
         check_receipt(receipt, self._ledger.net)
         return receipt
+
+    async def _agree(self, peer: PeerId, lease: Lease) -> CosignedTick:
+        """The last tick, and our consent to let the units go, which the owner has on return.
+
+        Once it has both it forgets the lease; then what we signed before we died is the last.
+        """
+        try:
+            asked = encode(LeaseName(lease=lease.id))
+            answer = await self._reach.ask(peer, "lease.tick", asked)
+            tick = decode(answer, CosignAsk, size_max=FRAME_BYTES_MAX).tick
+            await self._consent(peer, lease, self._cosign(tick, lease.owner))
+        except Refused:
+            if self._cosigned(lease.id) is None:
+                raise
+        last = self._cosigned(lease.id)
+        assert last is not None
+        return last
 
     async def _consent(self, peer: PeerId, lease: Lease, cosign: Signature) -> None:
         units = tuple((each.unit, each.ctr) for each in lease.request.units)
@@ -172,10 +187,14 @@ class Accounts:
             raise PeerFault("statement.amount", "about no lease")
         last = self._cosigned(Digest(lease))
         if last is None or self._tick(last.tick).digest != half.statement.tick:
-            answer = await self._reach.ask(peer, "lease.tick", encode(LeaseName(lease=lease)))
-            tick = decode(answer, CosignAsk, size_max=FRAME_BYTES_MAX).tick
-            self._cosign(tick, half.author)
-            return self._tick(tick)
+            try:
+                answer = await self._reach.ask(peer, "lease.tick", encode(LeaseName(lease=lease)))
+                tick = decode(answer, CosignAsk, size_max=FRAME_BYTES_MAX).tick
+                self._cosign(tick, half.author)
+                return self._tick(tick)
+            except Refused:
+                if last is None:
+                    raise
         return self._tick(last.tick)
 
     def _check_half(self, half: Half, tick: Sealed[Tick], lease: Lease) -> None:

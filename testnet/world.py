@@ -16,6 +16,7 @@ from trio._core import _run as trio_loop
 from ledger.receipt import Proven
 from p2pnode.network.memory_directory import MemoryRegistry
 from p2pnode.network.memory_transport import MemoryHub
+from protocol.errors import LocalFault
 from protocol.genesis import Bounds, Genesis
 from protocol.units import Micros, PeerId
 from testnet.world_checks import Broken, check_rest, check_safety, open_questions
@@ -152,6 +153,8 @@ class World:
             except Killed:
                 continue
             self._submitted.append((host, wanted.submission.id))
+            if self._plan.is_stormy and self._dice.randrange(8) == 0:
+                host.kill()  # what it has just acknowledged must be there when it is back
 
     async def _look(self) -> None:
         while True:
@@ -189,6 +192,8 @@ class World:
                 host.node.jobs.driver(job).cancel()
             except Killed:
                 continue
+            except LocalFault as fault:
+                raise Broken(f"{host.plan.name} lost {job}") from fault
 
     async def _wait_about(self, mean_s: float) -> None:
         await trio.sleep(self._dice.expovariate(1 / mean_s))

@@ -34,7 +34,6 @@ class Witness:
         self._cabinet = cabinet
         self.granted: Final[dict[Digest, None]] = {}
         """The GRANTs that have left."""
-        self.cosigned = 0
         self.broken: Final[list[str]] = []
         """Promises that left before they were durable."""
 
@@ -62,7 +61,6 @@ class Witness:
             self.broken.append(f"GRANT {entry.id.hex()} left before it was durable")
 
     def _see_cosigned(self, by: bytes) -> None:
-        self.cosigned += 1
         kept = (self._cabinet.get(name) for name in self._cabinet.names("ticks"))
         if not any(
             decode(raw, CosignedTick, size_max=COSIGNED_BYTES_MAX).by == by for raw in kept if raw

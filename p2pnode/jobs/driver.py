@@ -257,10 +257,10 @@ class Driver:
         outcome, lease = self._outcome(), self._leased()
         try:
             with trio.fail_after(SETTLE_S):
-                receipt = await self._desk.settle(self._peer(), lease, self._sealed_outcome())
+                receipt = await self._settled(lease)
             self._desk.cabinet.put(f"jobs/{self.file.id}/receipt", receipt)
-        except (Unavailable, PeerFault, trio.TooSlowError) as error:
-            why = str(error) or "too slow"
+        except (PeerFault, trio.TooSlowError) as error:
+            why = str(error) or self.file.why or "too slow"
             log.warning("lease not settled", extra={"job": self.file.id, "why": why})
         if outcome.cause in {"engine", "stopped"} and not self.cancelled.is_set():
             await self._move(f"the owner ended it: {outcome.cause}: {outcome.enforced}")
@@ -268,6 +268,15 @@ class Driver:
             self._end("done", "")
         else:
             self._end("failed", "cancelled" if self.cancelled.is_set() else outcome.cause)
+
+    async def _settled(self, lease: Lease) -> bytes:
+        """The receipt; asked for again while the owner is out of reach."""
+        while True:
+            try:
+                return await self._desk.settle(self._peer(), lease, self._sealed_outcome())
+            except Unavailable as error:
+                self._change(why=str(error))
+                await trio.sleep(RETRY_PEER_S)
 
     async def _move(self, why: str) -> None:
         """Give up this lease and look for another owner."""

@@ -43,6 +43,14 @@ Handler = Callable[[PeerId, bytes], Awaitable[bytes]]
 """handler(remote, body) -> body of the answer; raises PeerFault to refuse."""
 
 
+class Refused(Unavailable):
+    """The peer was reached, and will not answer."""
+
+    def __init__(self, rule: str) -> None:
+        super().__init__(f"refused: {rule}")
+        self.rule: Final = rule
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acquaintance:
     """What a peer said in its HELLO, verified."""
@@ -145,7 +153,7 @@ class Exchange:
         if waiting.answer is None:
             raise Unavailable(line.why_closed)
         if waiting.answer.b is UNSET:
-            raise Unavailable(f"refused: {waiting.answer.rule}")
+            raise Refused(str(waiting.answer.rule))
         return waiting.answer.b
 
     async def greet(self, peer: PeerId) -> Acquaintance:

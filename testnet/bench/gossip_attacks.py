@@ -22,7 +22,7 @@ from testnet.bench.hostile import (
     with_hosts,
 )
 
-GOSSIP: Final = "/meshsub/1.2.0"
+GOSSIP: Final = "/meshsub/1.1.0"
 IDENTIFY: Final = "/ipfs/id/1.0.0"
 IDENTIFY_PUSH: Final = "/ipfs/id/push/1.0.0"
 BATCH: Final = 16

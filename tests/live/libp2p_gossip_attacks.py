@@ -16,7 +16,7 @@ from protocol.units import PeerId
 from tests.live.libp2p_victim import against_a_victim, connection, make
 from tests.transport_suite import TOPIC, Listener, link, until
 
-GOSSIP = TProtocol("/meshsub/1.2.0")
+GOSSIP = TProtocol("/meshsub/1.1.0")
 ED25519 = create_new_key_pair(b"a" * 32)
 SECP256K1 = create_secp256k1_key_pair(b"a" * 32)
 

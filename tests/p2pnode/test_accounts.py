@@ -10,12 +10,13 @@ from ledger.ledger import Ledger
 from ledger.receipt import check_receipt
 from p2pnode.accounts import Accounts, Reach
 from p2pnode.cabinet import MemoryCabinet
+from p2pnode.network.exchange import Refused
 from protocol.certificate import Certificate, read_certificate
 from protocol.codec import decode, encode
 from protocol.errors import PeerFault, Unavailable
 from protocol.genesis import Bounds, Genesis
 from protocol.lease import charge
-from protocol.lease_stream import CosignAsk, Cosigned, LeaseName
+from protocol.lease_stream import CosignAsk, Cosigned, LeaseName, Settle
 from protocol.signing import Signer, is_signed
 from protocol.tick import COSIGN_DOMAIN, Outcome, Tick
 from protocol.units import Digest, Millis, MillisSpan, PeerId, PublicKey
@@ -51,6 +52,7 @@ class Side:
         self.ledger = opened_ledger(signer)
         self.ticks: dict[Digest, bytes] = {}
         self.other: Side | None = None
+        self.is_cut_off = False
         self.accounts = Accounts(
             ledger=self.ledger,
             signer=signer,
@@ -70,14 +72,19 @@ class Side:
     async def _ask(self, _peer: PeerId, kind: str, body: bytes) -> bytes:
         assert self.other is not None
         if kind == "lease.settle":
+            asked = decode(body, Settle, size_max=512)
+            if self.other.ticks.pop(asked.lease, None) is None:
+                raise Refused("lease.unknown")
             return b""
         tick = self.other.ticks.get(decode(body, LeaseName, size_max=512).lease)
         if tick is None:
-            raise Unavailable("refused: lease.unknown")
+            raise Refused("lease.unknown")
         return encode(CosignAsk(tick=tick))
 
     async def _fetch(self, _peer: PeerId, _feed: PublicKey) -> None:
         assert self.other is not None
+        if self.is_cut_off:
+            raise Unavailable("the connection was lost")
         copy(self.other.ledger, self.ledger)
 
     def _who_is(self, _peer: PeerId) -> Certificate:
@@ -164,6 +171,18 @@ async def test_an_account_has_two_directions() -> None:
         owed = side.ledger.state.last_half(OWNER.public, RENTER.public, money="USD")
         assert owed is not None
         assert owed.statement.used_ms == 7
+
+
+async def test_a_renter_that_died_after_its_consent_settles_when_it_is_back() -> None:
+    owner, renter = sides()
+    lease = leased(owner, renter)
+    outcome = ended(owner, lease, used=7)
+    renter.is_cut_off = True
+    with pytest.raises(Unavailable, match="connection"):
+        await renter.accounts.settle(owner.peer, lease, outcome)
+    assert owner.ticks == {}
+    renter.is_cut_off = False
+    check_settled(await renter.accounts.settle(owner.peer, lease, outcome), used=7)
 
 
 async def test_what_was_never_metered_with_us_is_not_answered() -> None:

@@ -48,6 +48,7 @@ async def rent_and_forget(renter: Started) -> Won:
         total_max=None,
         job=digest_of_job(JOB),
     )
+    await renter.node.look_around(order.wish())
     return await renter.node.renter.rent(order, seal_job=seal, remember=remember)
 
 

@@ -13,7 +13,7 @@ from libp2p.custom_types import TProtocol
 from libp2p.identity.identify_push.identify_push import ID_PUSH as IDENTIFY_PUSH
 from libp2p.network.config import ConnectionConfig, RetryConfig
 from libp2p.network.swarm import Swarm
-from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11, PROTOCOL_ID_V12
+from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11
 from libp2p.pubsub.score import ScoreParams, TopicScoreParams
 from libp2p.rcmgr import new_resource_manager
 from libp2p.rcmgr.connection_limits import ConnectionLimits
@@ -136,7 +136,9 @@ def _resource_manager() -> ResourceManager:
 
 def _router(heartbeat_s: float) -> KnownTopicsRouter:
     router = KnownTopicsRouter(
-        [PROTOCOL_ID_V12, PROTOCOL_ID_V11],
+        # Not 1.2: it tells the whole mesh of each message that has come, which costs as much as
+        # the copies that it saves are worth at the size of an advert.
+        [PROTOCOL_ID_V11],
         degree=6,
         degree_low=4,
         degree_high=24,  # wide: a small network that prunes leaves some nodes without a mesh
