@@ -159,7 +159,7 @@ def _end_with(life: Callable[[], int]) -> NoReturn:
     code = EXIT_BUG
     try:
         code = life()
-    except BaseException:  # noqa: BLE001 - the process ends here whatever it was
+    except BaseException:  # noqa: BLE001, ASYNC103 - the process ends here whatever it was
         traceback.print_exc()
     finally:
         sys.stdout.flush()

@@ -25,10 +25,15 @@ async def read(probe: NvmlProbe) -> dict[str, object]:
     return {
         "problems": probe.problems,
         "gpus": [
-            {"unit": gpu.unit.hex(), "model": gpu.model, "vram": gpu.vram, "source": gpu.source}
+            {
+                "unit": gpu.unit.hex(),
+                "model": gpu.model,
+                "vram": gpu.vram,
+                "source": gpu.source,
+                "device": gpu.device,
+            }
             for gpu in gpus
         ],
-        "devices": {unit.hex(): uuid for unit, uuid in probe.devices.items()},
     }
 
 

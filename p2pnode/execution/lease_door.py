@@ -39,6 +39,7 @@ async def serve_renter(
         frame = await reader.next(OPEN_BYTES_MAX)
     if frame is None:
         return
+    refused: PeerFault | None = None
     try:
         asked = decode(frame, Open, size_max=OPEN_BYTES_MAX)
         worker = worker_for(asked.lease)
@@ -50,8 +51,10 @@ async def serve_renter(
             case "output":
                 await _send_output(stream, shop, worker, asked.offset)
     except PeerFault as fault:
-        await _send(stream, Part(offset=0, rule=fault.rule))
-        raise
+        refused = fault
+    if refused is not None:
+        await _send(stream, Part(offset=0, rule=refused.rule))
+        raise refused
 
 
 async def _send(stream: trio.abc.Stream, part: Part) -> None:

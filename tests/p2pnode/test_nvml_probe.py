@@ -79,13 +79,19 @@ def test_a_gpu_is_told_by_the_library_alone(tmp_path: Path, library: Path) -> No
     # D7
     (said,) = probe(tmp_path, library, gpu(name="NVIDIA_H200", total=143_771))
     unit = unit_of(FEED, "GPU-1").hex()
-    expected = {"unit": unit, "model": "NVIDIA H200", "vram": 143_771, "source": "nvml"}
-    assert said == {"problems": [], "gpus": [expected], "devices": {unit: "GPU-1"}}
+    expected = {
+        "unit": unit,
+        "model": "NVIDIA H200",
+        "vram": 143_771,
+        "source": "nvml",
+        "device": "GPU-1",
+    }
+    assert said == {"problems": [], "gpus": [expected]}
 
 
 def test_without_a_driver_there_are_no_gpus_and_a_reason(tmp_path: Path) -> None:
     (said,) = probe(tmp_path, None, "")
-    assert said == {"problems": ["no NVIDIA driver"], "gpus": [], "devices": {}}
+    assert said == {"problems": ["no NVIDIA driver"], "gpus": []}
 
 
 def test_a_gpu_on_the_bus_without_a_driver_is_mentioned(tmp_path: Path) -> None:

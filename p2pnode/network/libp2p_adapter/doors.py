@@ -14,9 +14,9 @@ CONNECTS_BURST: Final = 64
 """Twenty-four nodes of one host that start together connect at once, some of them twice."""
 SOURCES_MAX: Final = 4_096
 
-STREAMS_PER_S: Final = 20
-STREAMS_BURST: Final = 128
-"""One for questions, a few for sync and the library, three for each running job."""
+STREAMS_PER_S: Final = 30
+STREAMS_BURST: Final = 256
+"""Each question to the directory has its own, 200 at once from one peer; each job has three."""
 PEERS_MAX: Final = 4_096
 
 
