@@ -31,6 +31,7 @@ from p2pnode.policy import refusal_of
 from p2pnode.ports import Ports, advert_topics, is_light, posting_of, topic_name
 from p2pnode.replication.replication import Replication
 from p2pnode.replication.spread import Spreader
+from p2pnode.traffic import SAMPLE_S, Traffic
 from protocol.advert import Advert
 from protocol.certificate import Certificate
 from protocol.genesis import Genesis, net_of
@@ -67,6 +68,7 @@ class Node:
         self.is_light: Final = is_light(config)
         self._read = certificate_memo()
         self._handlers: Final[dict[str, Handler]] = {}
+        self.traffic: Final = Traffic()
         self._device_of: Final[dict[bytes, str]] = {}
         self._build_network(bootstrap)
         self._build_books(incarnation)
@@ -283,8 +285,14 @@ class Node:
             if "owner" in self.config.roles:
                 await self._open_shop(nursery)
             await nursery.start(self.jobs.run)
+            nursery.start_soon(self._gauge)
             log.info("node up", extra={"peer": self.identity.certificate.peer_id.hex()})
             task_status.started()
+
+    async def _gauge(self) -> None:
+        while True:
+            self.traffic.note(trio.current_time(), self.ports.bytes_moved())
+            await trio.sleep(SAMPLE_S)
 
     async def _open_shop(self, nursery: trio.Nursery) -> None:
         """Offer what we have, and go on with the leases of before."""
@@ -302,8 +310,6 @@ class Node:
         """Fill the book of a light client with what may fit; others hear it by gossip anyway."""
         if self.is_light:
             await self.lookout.look_around(wish)
-
-    # What the parts need of each other.
 
     def _meet(self, peer: PeerId) -> None:
         if not self.is_light:

@@ -45,6 +45,8 @@ class Ports:
     clock: WallClock
     rng: random.Random
     random_bytes: Callable[[int], bytes]
+    bytes_moved: Callable[[], int] = lambda: 0
+    """Sent and received so far; 0 where nobody counts."""
     services: tuple[Service, ...] = ()
     """What some ports need running beneath the node, an engine's watcher for example."""
 

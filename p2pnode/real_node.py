@@ -138,6 +138,7 @@ def _ports(
         directory=transport,
         probe=_probe(config, genesis, identity.feed.public),
         host=_host_facts(home),
+        bytes_moved=transport.bytes_moved,
         engine=engine,
         services=services,
         materials=FileMaterials(home.jobs, files=_threads()),

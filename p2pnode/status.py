@@ -2,6 +2,8 @@
 
 import resource
 
+import trio
+
 from p2pnode.api.app import Services
 from p2pnode.api.documents import (
     ArrivalDocument,
@@ -97,6 +99,7 @@ def status_of(node: Node, *, up_since: Millis) -> StatusDocument:
         ask_micro_per_gpu_hour=node.provider.posting.ask,
         simulated=_simulated(node),
         rss_bytes=_rss_bytes(),
+        bytes_per_hour=node.traffic.per_hour(trio.current_time(), node.ports.bytes_moved()),
         up_ms=now - up_since,
     )
 

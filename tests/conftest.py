@@ -5,7 +5,7 @@ import os
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("quick", max_examples=25, deadline=None)
-settings.register_profile("ci", max_examples=200, deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, print_blob=True)
 settings.register_profile(
     "night", max_examples=20_000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

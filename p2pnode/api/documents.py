@@ -58,6 +58,8 @@ class StatusDocument(Struct, frozen=True, kw_only=True):
     simulated: tuple[str, ...]
     """What of this node is simulated."""
     rss_bytes: int
+    bytes_per_hour: int
+    """Sent and received, by the last hour or as far as the node goes back."""
     up_ms: int
 
 

@@ -59,6 +59,7 @@ def status(home: Path | None, as_json: bool) -> None:
         "offers": "; ".join(document["offered"]) or "nothing",
         "simulated": ", ".join(document["simulated"]) or "nothing",
         "memory": f"{document['rss_bytes'] // 2**20} MiB at most so far",
+        "traffic": f"{document['bytes_per_hour'] / 1_000_000:.1f} MB/h sent and received",
     }
     for name, text in lines.items():
         click.echo(f"{name:<12} {text}")

@@ -235,3 +235,12 @@ async def test_a_wildcard_is_told_as_addresses_that_can_be_dialled(nursery: trio
     await other.connect(one.peer_id, one.addresses())
     assert other.neighbours() == (one.peer_id,)
     nursery.cancel_scope.cancel()
+
+
+async def test_what_passes_a_host_is_counted(start: Start) -> None:
+    one, other = await start(2)
+    assert one.bytes_moved() == 0
+    await suite.a_mebibyte_survives_the_way_there_and_back(one, other)
+    for host in (one, other):
+        # Four mebibytes pass each end; encryption and framing add a little.
+        assert 4 * 2**20 < host.bytes_moved() < 5 * 2**20

@@ -1,4 +1,4 @@
-"""Counts of what one host had to drop; nothing here decides anything."""
+"""Counts of what one host had to drop, and of what passed it; nothing here decides anything."""
 
 from dataclasses import dataclass
 
@@ -15,6 +15,8 @@ class Damage:
     connections_stalled: int = 0
     connections_flooded: int = 0
     handlers_failed: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,3 +32,5 @@ class Statistics:
     connections_stalled: int  # closed, because the peer did not drain what we wrote
     connections_flooded: int  # closed, because the peer sent beyond what we let it
     handlers_failed: int  # a handler or judge of ours has a bug; the log has it
+    bytes_sent: int  # over all connections, encryption included
+    bytes_received: int

@@ -201,6 +201,13 @@ class Libp2pTransport:
     async def find(self, key: bytes) -> dict[PeerId, tuple[str, ...]]:
         return await self._directory.find(key)
 
+    def bytes_moved(self) -> int:
+        """Sent and received by this run so far."""
+        if self._running is None:
+            return 0
+        damage = damage_of(self._host.network)
+        return damage.bytes_sent + damage.bytes_received
+
     def statistics(self) -> Statistics:
         """The totals of this run so far."""
         damage = damage_of(self._host.network)
