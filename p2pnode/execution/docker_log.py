@@ -26,7 +26,9 @@ class LogCopy:
         self._record = record
         self._waiting = bytearray()
         self._at = ""
-        """The instant of the last piece that was taken."""
+        """The latest instant of a piece that was taken."""
+        self._from = ""
+        """The instant where this copy goes on."""
         self._seen = 0
         """How many pieces with that instant were."""
         self._saved_end = 0
@@ -38,6 +40,7 @@ class LogCopy:
         self._log.open()
         facts = read_record(self._record) or {}
         self._at = facts.get("at", "")
+        self._from = self._at
         self._seen = 0
         self._ignore_pieces = int(facts.get("seen", 0))
         self._saved_end = int(facts.get("end", 0))
@@ -70,14 +73,16 @@ class LogCopy:
             self._take_piece(at.decode("ascii", "replace"), piece)
 
     def _take_piece(self, at: str, piece: bytes) -> None:
-        if at < self._at:
+        # Only what came before the place where we go on: of stdout and stderr, which Docker reads
+        # side by side, the later piece may bear the earlier instant.
+        if at < self._from:
             return
         if at == self._at and self._seen < self._ignore_pieces:
             self._seen += 1
             return
-        if at != self._at:
+        if at > self._at:
             self._at, self._seen, self._ignore_pieces = at, 0, 0
-        self._seen += 1
+        self._seen += at == self._at
         fresh = piece[self._ignore_bytes :]
         self._ignore_bytes -= len(piece) - len(fresh)
         self._log.append(fresh)

@@ -299,3 +299,15 @@ def test_each_byte_is_copied_once_however_often_the_copy_breaks_off(
                 log.close()
         _, kept = read_part(space.log, 0, 1 << 20)
     assert kept == b"".join(payload for _, payload in pieces)
+
+
+def test_a_piece_with_an_earlier_instant_than_the_one_before_it_is_kept(tmp_path: Path) -> None:
+    pieces = [(5, b"a"), (9, b"end"), (7, b"b")]  # stdout and stderr are read side by side
+    space = Workspace(folder=tmp_path)
+    for until in (len(frame(instant(5), b"a")), 10**6):
+        log = RunLog(space.log, bytes_max=1 << 20)
+        copy_of = LogCopy(log, space.folder / "position")
+        copy_of.take(sent(pieces, copy_of.open(), until=until, chunk=100))
+        copy_of.close()
+    _, kept = read_part(space.log, 0, 1 << 20)
+    assert kept == b"aendb"

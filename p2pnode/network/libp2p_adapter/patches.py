@@ -55,6 +55,7 @@ Method = Callable[..., Awaitable[object]]
 
 _CLOSE_S: Final = 1.0
 _MARK: Final = "_mended_by_p2pnode"
+_COUNT_MARK: Final = "_counted_by_p2pnode"
 
 
 def apply() -> None:
@@ -79,12 +80,12 @@ def doors_of(swarm: Swarm) -> Doors:
     return doors
 
 
-def _replace(owner: object, name: str, wrap: Callable[..., object]) -> None:
+def _replace(owner: object, name: str, wrap: Callable[..., object], *, mark: str = _MARK) -> None:
     original = getattr(owner, name)
-    if hasattr(original, _MARK):
+    if hasattr(original, mark):
         return
     replacement = wrap(original)
-    setattr(replacement, _MARK, True)
+    setattr(replacement, mark, True)
     setattr(owner, name, replacement)
 
 
@@ -368,8 +369,8 @@ def count_bytes() -> None:
 
         return upgrade
 
-    _replace(Swarm, "upgrade_inbound_raw_conn", wrap)
-    _replace(Swarm, "upgrade_outbound_raw_conn", wrap)
+    _replace(Swarm, "upgrade_inbound_raw_conn", wrap, mark=_COUNT_MARK)
+    _replace(Swarm, "upgrade_outbound_raw_conn", wrap, mark=_COUNT_MARK)
 
 
 PATCHES: tuple[Callable[[], None], ...] = (
