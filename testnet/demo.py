@@ -79,7 +79,11 @@ def run_demo(say: Say, *, engine: str, docker_socket: str) -> Document:
             for plan in owners
         )
         began = time.monotonic()
-        running = start(plans, state, name="demo", heartbeat="30s")
+        try:
+            running = start(plans, state, name="demo", heartbeat="30s")
+        except LocalFault as fault:
+            # Its cure names a log in the directory that is about to go.
+            raise LocalFault(fault.what, "p2pnode doctor") from fault
         python = sys.executable if engine == "process" else "python3"
         stage = Stage(state=state, running=running, python=python, say=say)
         try:
