@@ -110,7 +110,7 @@ class Party:
                 probe=SimulatedProbe(identity.feed.public, gpus),
                 host=HostFacts(cpus=8, memory_mib=32_768, disk_mib=100_000),
                 engine=FakeEngine(script, clock=clock),
-                materials=MemoryMaterials(outputs or {}),
+                materials=MemoryMaterials({} if outputs is None else outputs),
                 baggage=MemoryBaggage(),
                 cabinet=MemoryCabinet(),
                 ledger=open_own_feed(

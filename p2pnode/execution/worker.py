@@ -34,6 +34,7 @@ COSIGN_S: Final = 10
 KEPT_MS: Final = MillisSpan(3_600_000)
 """A renter who was away finds log and output this long after the end of its lease."""
 STOP_GRACE_MS: Final = MillisSpan(10_000)
+RETRY_ENGINE_S: Final = 1.0
 RETURN_MS: Final = MillisSpan(30_000)
 """After a restart of ours a renter has this long to let us know that it has accepted."""
 
@@ -173,7 +174,7 @@ class Worker:
         endings: list[Ending] = []
 
         async def wait() -> None:
-            endings.append(await self._shop.engine.wait(self.run_id))
+            endings.append(await self._await_ending(began))
             nursery.cancel_scope.cancel()
 
         async with trio.open_nursery() as nursery:
@@ -187,11 +188,33 @@ class Worker:
                 if self._is_unclaimed():
                     log.info("lease not accepted", extra={"lease": self.run_id})
                     break
-            await self._shop.engine.stop(self.run_id, grace_ms=STOP_GRACE_MS)
+            await self._stop()
         [ending] = endings
         used = max(0, min(ending.ended_ms, self._end_ms()) - max(ending.started_ms, began))
         await self._tick(MillisSpan(used))
         return ending
+
+    async def _await_ending(self, began: Millis) -> Ending:
+        """How the run ended. An engine that is away is asked again; one that fails has ended it."""
+        while True:
+            try:
+                return await self._shop.engine.wait(self.run_id)
+            except LocalFault as fault:
+                return self._failed("engine", str(fault), began)
+            except Unavailable as error:
+                log.warning("engine away", extra={"lease": self.run_id, "why": str(error)})
+                await trio.sleep(RETRY_ENGINE_S)
+
+    async def _stop(self) -> None:
+        """End the run, however often the engine must be asked."""
+        while True:
+            try:
+                await self._shop.engine.stop(self.run_id, grace_ms=STOP_GRACE_MS)
+            except (LocalFault, Unavailable) as error:
+                log.warning("run not stopped", extra={"lease": self.run_id, "why": str(error)})
+                await trio.sleep(RETRY_ENGINE_S)
+            else:
+                return
 
     def _began(self) -> Millis:
         """When the meter started, also for a worker that took over from one that died."""

@@ -111,7 +111,7 @@ class Workplace:
         self._workers[lease.id] = worker
         try:
             await worker.run()
-        except LocalFault as fault:
+        except (LocalFault, Unavailable) as fault:
             log.exception("lease abandoned", extra={"lease": worker.run_id, "why": str(fault)})
             return
         self._shop.cabinet.put(f"leases/{worker.run_id}/done", b"")

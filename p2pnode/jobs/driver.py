@@ -100,7 +100,9 @@ class Driver:
                 await self._step()
             except LostOwner as lost:
                 await self._move(str(lost))
-            except (Unavailable, PeerFault) as error:
+            except PeerFault as fault:
+                await self._leave(fault)
+            except Unavailable as error:
                 self._change(why=str(error))
                 await trio.sleep(RETRY_PEER_S)
         log.info(
@@ -188,7 +190,7 @@ class Driver:
         )
 
     async def _stage(self) -> None:
-        job = decode(self.file.job, Job, size_max=JOB_BYTES_MAX)
+        job = self._job()
         if job.input is not UNSET:
             size = job.input.bytes
             await self._with_owner(lambda client: client.send_input(self.file.id, size))
@@ -232,7 +234,13 @@ class Driver:
         lease = self._leased()
         if sealed.signer != lease.owner or sealed.body.lease != lease.id:
             raise PeerFault("outcome.signer")
+        output = sealed.body.output
+        if output is not UNSET and output.bytes > self._job().limits.output_bytes:
+            raise PeerFault("outcome.output", f"{output.bytes} bytes")
         return sealed.body
+
+    def _job(self) -> Job:
+        return decode(self.file.job, Job, size_max=JOB_BYTES_MAX)
 
     async def _stop_when_cancelled(self) -> None:
         await self.cancelled.wait()
@@ -277,6 +285,19 @@ class Driver:
             except Unavailable as error:
                 self._change(why=str(error))
                 await trio.sleep(RETRY_PEER_S)
+
+    async def _leave(self, fault: PeerFault) -> None:
+        """An owner that broke a rule would break it again: go elsewhere."""
+        taking = self.file.taking
+        if self.file.lease is not UNSET:
+            await self._move(str(fault))
+        elif taking is not UNSET:
+            self._desk.failed(taking.owner)
+            avoid = (*self.file.avoid, taking.owner)
+            self._change(taking=UNSET, avoid=avoid, why=str(fault))
+        else:
+            self._change(why=str(fault))
+            await trio.sleep(RETRY_PEER_S)
 
     async def _move(self, why: str) -> None:
         """Give up this lease and look for another owner."""

@@ -6,11 +6,12 @@ import pytest
 import trio
 
 from ledger.receipt import check_receipt
-from p2pnode.execution.engine import Run
-from p2pnode.execution.fake_engine import Script
+from p2pnode.execution.engine import Ending, Run, RunId
+from p2pnode.execution.fake_engine import FakeEngine, Script
 from p2pnode.jobs.jobfile import ENDED, JobFile
 from p2pnode.network.memory_transport import MemoryHub
 from protocol.codec import decode
+from protocol.errors import Unavailable
 from protocol.limits import AUCTION_BYTES_MAX
 from protocol.scoring import AuctionRecord, check_auction
 from protocol.units import Micros, MillisSpan
@@ -149,3 +150,74 @@ async def test_a_cancelled_job_stops_and_is_paid_for_what_it_used(
     proven = check_receipt(raw or b"", renter.node.net)
     assert proven.outcome.cause == "stopped"
     assert 0 < proven.used_ms < 15_000
+
+
+async def test_an_owner_that_sends_more_than_was_asked_for_is_left(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    outputs: dict[RunId, bytes] = {}
+
+    def fills_disks(run: Run) -> Script:
+        outputs[run.id] = bytes(run.limits.output_bytes + 1)
+        return Script(lasts_ms=MillisSpan(5_000))
+
+    await party.start(party.build(ask=300_000, script=fills_disks, outputs=outputs))
+    second = await party.add(ask=400_000)
+    renter = await party.add(ask=None, gossip="auto")
+    await trio.sleep(LISTED_S)
+    file = renter.node.jobs.submit(make_submission(renter.node))
+    done = await ended(renter, file.id)
+    assert (done.state, done.attempt) == ("done", 2)
+    raw = renter.node.ports.cabinet.get(f"jobs/{file.id}/receipt")
+    assert check_receipt(raw or b"", renter.node.net).owner == second.node.identity.feed.public
+
+
+async def test_an_output_that_is_not_what_was_signed_moves_the_job(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    class Changing(dict[RunId, bytes]):
+        """Another one each time it is read."""
+
+        def get(self, run: RunId, _default: object = None) -> bytes:
+            self[run] = self.setdefault(run, bytes(9))[1:] + b"x"
+            return self[run]
+
+    await party.start(party.build(ask=300_000, outputs=Changing()))
+    await party.add(ask=400_000)
+    renter = await party.add(ask=None, gossip="auto")
+    await trio.sleep(LISTED_S)
+    file = renter.node.jobs.submit(make_submission(renter.node))
+    done = await ended(renter, file.id)
+    assert (done.state, done.attempt) == ("done", 2)
+
+
+async def test_an_engine_that_is_away_for_a_while_does_not_end_the_node(
+    party: Party, autojump_clock: trio.abc.Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = [Unavailable("the engine does not answer") for _ in range(6)]
+    wait_well, stop_well = FakeEngine.wait, FakeEngine.stop
+
+    async def wait(engine: FakeEngine, run: RunId) -> Ending:
+        await trio.sleep(1)
+        if len(away) > 3:
+            raise away.pop()
+        return await wait_well(engine, run)
+
+    async def stop_run(engine: FakeEngine, run: RunId, *, grace_ms: MillisSpan) -> Ending:
+        if away:
+            raise away.pop()
+        return await stop_well(engine, run, grace_ms=grace_ms)
+
+    monkeypatch.setattr(FakeEngine, "wait", wait)
+    monkeypatch.setattr(FakeEngine, "stop", stop_run)
+    owner = await party.start(
+        party.build(ask=300_000, script=lambda _run: Script(lasts_ms=MillisSpan(30_000)))
+    )
+    renter = await party.add(ask=None, gossip="auto")
+    await trio.sleep(LISTED_S)
+    file = renter.node.jobs.submit(make_submission(renter.node))
+    await trio.sleep(10)
+    renter.node.jobs.driver(file.id).cancel()
+    done = await ended(renter, file.id)
+    assert (done.state, done.why) == ("failed", "cancelled")
+    assert (away, owner.ended.is_set()) == ([], False)
