@@ -55,7 +55,7 @@ shows: $(READY) ## walk what this version promises, and say what holds
 	bash .ci/shows
 
 night: $(READY) ## what takes longer: many examples, many seeds, a bare Debian
-	HYPOTHESIS_PROFILE=night $(PY) -m pytest -q -m 'not live' --timeout 3600
+	HYPOTHESIS_PROFILE=night $(PY) -m pytest -q -m 'not live' --timeout 3600 -o faulthandler_timeout=3600
 	for seed in $$(seq 1 200); do $(PY) -m testnet world --seed $$seed | tail -n 1; done
 	bash .ci/bare
 

@@ -31,6 +31,8 @@ class Network(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     announce: tuple[str, ...] = ()
     """What others are told instead of the bound addresses; empty: the bound ones."""
     bootstrap: tuple[str, ...] = ()
+    mdns: bool = True
+    """Whether peers are looked for on the local network, and may find us there."""
     region: str = "ZZ"
     """ISO 3166 country; ZZ is unknown."""
     heartbeat: MillisSpan = MillisSpan(30_000)
@@ -161,6 +163,7 @@ roles = {_listed(config.roles)}  # owner: rents GPUs out; renter: rents them
 listen = {_listed(network.listen)}
 announce = {_listed(network.announce)}  # what others are told instead; empty: what is bound
 bootstrap = {_listed(network.bootstrap)}  # first peers, each ends in /p2p/ and its peer id
+mdns = {str(network.mdns).lower()}  # find peers on the local network, and be found there
 region = {_quoted(network.region)}  # ISO 3166 country, ZZ: unknown
 heartbeat = {_quoted(format_span(network.heartbeat))}  # from one advert to the next
 gossip = {_quoted(network.gossip)}  # on, off; auto: on unless the only role is renter
@@ -225,6 +228,8 @@ def _value_in_variable(key: str, text: str) -> object:
     example = _example_of(key)
     if isinstance(example, list):
         return [item.strip() for item in text.split(",")] if text else []
+    if isinstance(example, bool):
+        return {"true": True, "false": False}.get(text, text)
     if isinstance(example, int) and re.fullmatch(r"[0-9]{1,18}", text):
         return int(text)
     return text

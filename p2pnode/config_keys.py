@@ -73,6 +73,12 @@ def _some_of(words: Sequence[str]) -> Callable[[object], tuple[str, ...]]:
     return read
 
 
+def _flag(value: object) -> bool:
+    if value is not True and value is not False:
+        raise ValueError
+    return value is True
+
+
 def _number(least: int, most: int) -> Callable[[object], int]:
     def read(value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
@@ -137,6 +143,7 @@ KEYS: Final = {
             '12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"]'
         ),
     ),
+    "network.mdns": Key(read=_flag, wanted="true or false", example="true"),
     "network.region": Key(
         read=_text(r"\A[A-Z]{2}\Z"), wanted="two capitals of ISO 3166", example='"DE"'
     ),

@@ -93,6 +93,7 @@ class Node:
             own=self.identity.certificate.peer_id,
             streams=ports.transport,
             bootstrap=bootstrap,
+            local=ports.local,
             rng=ports.rng,
         )
         self.exchange = Exchange(

@@ -17,7 +17,7 @@ from p2pnode.execution.materials import Materials
 from p2pnode.gpus import HostFacts
 from p2pnode.jobs.baggage import Baggage
 from p2pnode.matching.provider import Posting
-from p2pnode.network.transport import Directory, Transport
+from p2pnode.network.transport import Directory, LocalDiscovery, Transport
 from protocol.genesis import Genesis, net_of
 from protocol.units import NetId
 
@@ -45,6 +45,8 @@ class Ports:
     clock: WallClock
     rng: random.Random
     random_bytes: Callable[[int], bytes]
+    local: LocalDiscovery | None = None
+    """None where no local network is asked."""
     bytes_moved: Callable[[], int] = lambda: 0
     """Sent and received so far; 0 where nobody counts."""
     services: tuple[Service, ...] = ()

@@ -34,6 +34,7 @@ from p2pnode.jobs.baggage import FileBaggage
 from p2pnode.membership import bootstrap_in, genesis_of
 from p2pnode.network.libp2p_adapter.host import SEEN_S
 from p2pnode.network.libp2p_adapter.libp2p_transport import Libp2pTransport
+from p2pnode.network.mdns import Mdns
 from p2pnode.network.peer_text import bootstrap_of
 from p2pnode.node import Node
 from p2pnode.own_feed import open_own_feed
@@ -133,9 +134,11 @@ def _ports(
     clock: SystemClock,
 ) -> Ports:
     engine, services = _engine(home, config, genesis, clock)
+    mdns = Mdns(net=net_of(genesis), peer=transport.peer_id, name=secrets.token_hex(16))
     return Ports(
         transport=transport,
         directory=transport,
+        local=mdns if config.network.mdns else None,
         probe=_probe(config, genesis, identity.feed.public),
         host=_host_facts(home),
         bytes_moved=transport.bytes_moved,

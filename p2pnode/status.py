@@ -83,6 +83,7 @@ def status_of(node: Node, *, up_since: Millis) -> StatusDocument:
             address_text(certificate.peer_id, address) for address in transport.addresses()
         ),
         neighbours=tuple(peer_text(peer) for peer in transport.neighbours()),
+        nearby=tuple(peer_text(peer) for peer in node.peers.nearby),
         offers=len(node.book.open_offers(now)),
         gossip=GossipDocument(
             mesh={topic: len(transport.mesh(topic)) for topic in topics},

@@ -44,6 +44,8 @@ class StatusDocument(Struct, frozen=True, kw_only=True):
     addresses: tuple[str, ...]
     """Full addresses, with the peer id."""
     neighbours: tuple[str, ...]
+    nearby: tuple[str, ...]
+    """Peers of this network that multicast DNS shows; a claim until they are neighbours."""
     offers: int
     """Open offers in the book, our own among them."""
     gossip: GossipDocument

@@ -53,7 +53,7 @@ def status(home: Path | None, as_json: bool) -> None:
         "network": f"{net['name']} ({net['kind']})  {net['id'][:16]}…",
         "roles": ", ".join(document["roles"]),
         "up": format_span(MillisSpan(document["up_ms"] // 1_000 * 1_000)),
-        "neighbours": str(len(document["neighbours"])),
+        "neighbours": f"{len(document['neighbours'])}, {len(document['nearby'])} in sight of mDNS",
         "gossip mesh": mesh,
         "offers seen": str(document["offers"]),
         "offers": "; ".join(document["offered"]) or "nothing",

@@ -2,13 +2,13 @@
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import trio
 
-from p2pnode.network.transport import Streams
+from p2pnode.network.transport import LocalDiscovery, Streams
 from protocol.errors import Unavailable
 from protocol.units import PeerId
 
@@ -30,8 +30,11 @@ class _Known:
     """How to reach a peer, and when it makes sense to try again."""
 
     addresses: tuple[str, ...]
+    """What it said itself, or an invitation."""
     is_kept: bool
     """Bootstrap peers are never forgotten."""
+    nearby: tuple[str, ...] = ()
+    """What the local network says now; anybody there may say it, so it is tried last."""
     backoff_s: float = BACKOFF_S_MIN
     not_before_s: float = 0.0
 
@@ -45,10 +48,12 @@ class Peers:
         own: PeerId,
         streams: Streams,
         bootstrap: dict[PeerId, tuple[str, ...]],
+        local: LocalDiscovery | None = None,
         rng: random.Random,
     ) -> None:
         self._own = own
         self._streams = streams
+        self._local = local
         self._rng = rng
         self._known = {
             peer: _Known(addresses, is_kept=True)
@@ -60,16 +65,37 @@ class Peers:
         """Remember where a peer said it is; what it said last is tried."""
         if peer == self._own or not addresses:
             return
-        known = self._known.get(peer)
+        known = self._known_or_new(peer)
         if known is not None:
             known.addresses = addresses
-            return
-        while len(self._known) >= KNOWN_MAX:
-            forgotten = next((p for p, k in self._known.items() if not k.is_kept), None)
-            if forgotten is None:
-                return
-            del self._known[forgotten]
-        self._known[peer] = _Known(addresses, is_kept=False)
+
+    def sight(self, nearby: Mapping[PeerId, tuple[str, ...]]) -> None:
+        """These peers are on the local network now, and no others. See LocalDiscovery."""
+        for peer in self.nearby:
+            if peer not in nearby:
+                self._known[peer].nearby = ()
+                if not self._known[peer].addresses:
+                    del self._known[peer]
+        for peer, addresses in nearby.items():
+            known = None if peer == self._own else self._known_or_new(peer)
+            if known is not None:
+                known.nearby = addresses
+
+    @property
+    def nearby(self) -> tuple[PeerId, ...]:
+        """The peers in sight on the local network; sorted."""
+        return tuple(sorted(peer for peer, known in self._known.items() if known.nearby))
+
+    def _known_or_new(self, peer: PeerId) -> _Known | None:
+        """Its place in the address book, made if need be; None if the book is full."""
+        if peer not in self._known:
+            while len(self._known) >= KNOWN_MAX:
+                forgotten = next((p for p, k in self._known.items() if not k.is_kept), None)
+                if forgotten is None:
+                    return None
+                del self._known[forgotten]
+            self._known[peer] = _Known((), is_kept=False)
+        return self._known[peer]
 
     async def reach(self, peer: PeerId) -> None:
         """Be connected with a peer that we know of; the deadline is the caller's.
@@ -82,7 +108,7 @@ class Peers:
         if known is None:
             raise Unavailable("no address of the peer is known")
         try:
-            await self._streams.connect(peer, known.addresses)
+            await self._streams.connect(peer, (*known.addresses, *known.nearby))
         except Unavailable:
             known.not_before_s = trio.current_time() + known.backoff_s
             known.backoff_s = min(known.backoff_s * 2, BACKOFF_S_MAX)
@@ -96,7 +122,13 @@ class Peers:
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Dial until there are enough neighbours, and tell of each new one, until cancelled."""
-        task_status.started()
+        async with trio.open_nursery() as nursery:
+            if self._local is not None:
+                nursery.start_soon(self._local.run, self._streams.addresses, self.sight)
+            task_status.started()
+            await self._keep_connected(on_neighbour)
+
+    async def _keep_connected(self, on_neighbour: Callable[[PeerId], None]) -> None:
         before: tuple[PeerId, ...] = ()
         while True:
             await self._dial_some()

@@ -5,7 +5,7 @@ of tests holds for both. Streams are `trio.abc.Stream`: end of stream is an empt
 a lost connection raises `trio.BrokenResourceError`.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import Protocol
 
@@ -81,6 +81,20 @@ class Transport(Gossip, Streams, Protocol):
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Be up until cancelled; started once others can reach us."""
+
+
+Found = Callable[[Mapping[PeerId, tuple[str, ...]]], None]
+"""found(peers and their addresses): all that are in sight now, each time that this changes."""
+
+
+class LocalDiscovery(Protocol):
+    """Finds peers of our network on the wire that we are on, and lets them find us.
+
+    Hearsay, as that of the directory.
+    """
+
+    async def run(self, addresses: Callable[[], tuple[str, ...]], found: Found) -> None:
+        """Take part until cancelled; `addresses` are ours, as they are at the time of asking."""
 
 
 class Directory(Protocol):

@@ -44,6 +44,7 @@ roles = ["renter", "owner"]
 listen = ["/ip4/0.0.0.0/tcp/4001", "/ip6/::/tcp/4001"]
 announce = ["/dns4/rig.example/tcp/4001"]
 bootstrap = ["{PEER}"]
+mdns = false
 region = "DE"
 heartbeat = "10s"
 gossip = "off"
@@ -91,6 +92,7 @@ def test_values_come_out_as_integers() -> None:
             listen=("/ip4/0.0.0.0/tcp/4001", "/ip6/::/tcp/4001"),
             announce=("/dns4/rig.example/tcp/4001",),
             bootstrap=(PEER,),
+            mdns=False,
             region="DE",
             heartbeat=MillisSpan(10_000),
             gossip="off",
@@ -154,6 +156,8 @@ def test_an_unknown_key_is_refused_with_the_nearest_one(text: str, what: str) ->
             '[network]\nbootstrap = ["/ip4/1.2.3.4/tcp/4001"]',
             "config.toml:2: network.bootstrap is ",
         ),
+        ('[network]\nmdns = "yes"', 'config.toml:2: network.mdns is "yes",'),
+        ("[network]\nmdns = 1", "config.toml:2: network.mdns is 1,"),
         ('[network]\nregion = "de"', 'config.toml:2: network.region is "de",'),
         ('[network]\nregion = "DEU"', "config.toml:2: network.region is "),
         ('[network]\nheartbeat = "30"', 'config.toml:2: network.heartbeat: "30" has no unit.'),
@@ -247,6 +251,7 @@ def test_a_variable_goes_before_the_file() -> None:
 
 def test_a_variable_goes_before_a_bad_value_in_the_file() -> None:
     assert read('[network]\nregion = "x"', P2PNODE_NETWORK__REGION="FR").network.region == "FR"
+    assert not read("", P2PNODE_NETWORK__MDNS="false").network.mdns
 
 
 def test_variables_of_other_uses_are_left_alone() -> None:
@@ -258,6 +263,7 @@ def test_variables_of_other_uses_are_left_alone() -> None:
     [
         ("P2PNODE_NETWORK__REGION", "x", 'P2PNODE_NETWORK__REGION: network.region is "x",'),
         ("P2PNODE_NETWORK__HEARTBEAT", "3", "P2PNODE_NETWORK__HEARTBEAT: network.heartbeat: "),
+        ("P2PNODE_NETWORK__MDNS", "no", 'P2PNODE_NETWORK__MDNS: network.mdns is "no",'),
         ("P2PNODE_PRICING__PERIDO", "3", 'P2PNODE_PRICING__PERIDO: unknown key "pricing.perido";'),
         ("P2PNODE_GPU__SIMULATED", "1", "P2PNODE_GPU__SIMULATED: this is set in config.toml only"),
     ],

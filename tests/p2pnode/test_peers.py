@@ -1,4 +1,5 @@
 import random
+from collections.abc import Callable
 
 import pytest
 import trio
@@ -7,9 +8,13 @@ from p2pnode.network import peers as peers_module
 from p2pnode.network.memory_transport import MemoryHub, MemoryTransport
 from p2pnode.network.peer_text import address_text, bootstrap_of, peer_of, peer_text
 from p2pnode.network.peers import Peers
+from p2pnode.network.transport import Found
 from protocol.errors import LocalFault, Unavailable
 from protocol.signing import Signer, peer_id_of
 from protocol.units import PeerId
+
+
+Sights = dict[PeerId, tuple[str, ...]]
 
 
 def peer(number: int) -> PeerId:
@@ -107,3 +112,49 @@ def test_peer_ids_and_addresses_survive_being_text() -> None:
 def test_what_is_no_address_is_said_in_one_sentence(text: str) -> None:
     with pytest.raises(LocalFault, match="is no peer"):
         bootstrap_of((text,))
+
+
+async def test_a_peer_in_sight_is_dialled_and_forgotten_when_it_leaves(
+    nursery: trio.Nursery, autojump_clock: trio.abc.Clock
+) -> None:
+    hub = MemoryHub()
+    ours, theirs = make_transport(hub, 1), make_transport(hub, 2)
+    for transport in (ours, theirs):
+        await nursery.start(transport.run)
+    in_sight: Sights = {peer(1): ("/memory/1",), peer(2): ("/memory/2",)}
+    peers = Peers(
+        own=peer(1), streams=ours, bootstrap={}, local=Wire(in_sight), rng=random.Random(1)
+    )
+    met: list[PeerId] = []
+    await nursery.start(peers.run, met.append)
+    await trio.sleep(2)
+    assert met == [peer(2)]
+    peers.sight({})
+    assert not peers._known
+
+
+class Wire:
+    """A local network that shows the same peers for ever."""
+
+    def __init__(self, in_sight: Sights) -> None:
+        self._in_sight = in_sight
+
+    async def run(self, addresses: Callable[[], tuple[str, ...]], found: Found) -> None:
+        assert addresses() == ("/memory/1",)
+        found(self._in_sight)
+        await trio.sleep_forever()
+
+
+async def test_a_liar_on_the_wire_changes_nothing_for_a_peer_that_we_know(
+    nursery: trio.Nursery,
+) -> None:
+    hub = MemoryHub()
+    ours, theirs = make_transport(hub, 1), make_transport(hub, 2)
+    for transport in (ours, theirs):
+        await nursery.start(transport.run)
+    peers = make_peers(ours, {peer(2): ("/memory/2",)})
+    peers.sight({peer(2): ("/memory/nowhere",)})
+    await peers.reach(peer(2))
+    assert ours.neighbours() == (peer(2),)
+    peers.sight({})
+    assert peers._known[peer(2)].addresses == ("/memory/2",)
