@@ -23,6 +23,7 @@ from p2pnode.api.job_documents import (
     VerifyDocument,
 )
 from p2pnode.execution.archive import Packed, pack, unpack
+from p2pnode.execution.run_log import end_of
 from p2pnode.jobs.baggage import FileBaggage
 from p2pnode.jobs.jobfile import JobFile
 from p2pnode.jobs.jobs import Submission
@@ -85,10 +86,13 @@ class JobViews:
         driver.cancel()
         return self._document(driver.file)
 
-    async def read_log(self, name: str, offset: int, size_max: int) -> bytes:
-        """A piece of the job's log. Raises LocalFault."""
-        path = self._baggage.path(self._node.jobs.driver(name).file.id, "log")
-        return await trio.to_thread.run_sync(_read_if_there, path, offset, size_max)
+    async def read_log(self, name: str, offset: int, size_max: int) -> tuple[int, bytes]:
+        """A piece of the job's log and its offset, above the one asked for if that is not kept.
+
+        Raises LocalFault.
+        """
+        job = self._node.jobs.driver(name).file.id
+        return await self._baggage.read_log(job, offset=offset, size_max=size_max)
 
     async def fetch(self, name: str, folder: str) -> JobDocument:
         """Unpack the job's output. Raises LocalFault."""
@@ -203,7 +207,7 @@ class JobViews:
             money=file.money,
             cost_micro=file.paid_micro + owed,
             outcome=outcome,
-            log_bytes=log_path.stat().st_size if log_path.exists() else 0,
+            log_bytes=end_of(log_path),
             log_path=str(log_path),
             output_path=str(self._baggage.path(file.id, "output.tar")),
             has_receipt=self._node.ports.cabinet.get(f"jobs/{file.id}/receipt") is not None,
@@ -335,12 +339,3 @@ def _root_of(heads: list[Head]) -> Digest:
 
 def _make_parent(path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-
-def _read_if_there(path: Path, offset: int, size_max: int) -> bytes:
-    try:
-        with path.open("rb") as file:
-            file.seek(offset)
-            return file.read(size_max)
-    except FileNotFoundError:
-        return b""

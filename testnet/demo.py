@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from p2pnode.cli.client import get, get_bytes, post
+from p2pnode.cli.client import get, get_log, post
 from p2pnode.quantities import format_money
 from protocol.errors import LocalFault
 from protocol.units import Micros
@@ -170,7 +170,7 @@ def _train(stage: Stage) -> tuple[Document, bool]:
         )
         job = _follow(stage, job)
     if here.returncode or job["outcome"] is None:
-        raise LocalFault(f"the first job failed: {job['why']}", f"cat {job['log_path']}")
+        raise LocalFault(f"the first job failed: {job['why']}", f"cat {job['log_path']}/*")
     post(stage.renter, f"/v1/jobs/{job['id']}/fetch", {"folder": str(stage.state / "there")})
     is_right = _contents(stage.state / "there") == _contents(stage.state / "here")
     cost = format_money(Micros(job["cost_micro"]), job["money"])
@@ -191,7 +191,7 @@ _IN_JOB: Final = (
 def _lose_an_owner(stage: Stage) -> tuple[Document, bool]:
     """The second job, whose owner is killed while it runs; whether it went on elsewhere."""
     job = _submit(stage, [stage.python, "-u", "-c", SECOND_JOB])
-    started = _until(lambda: b"second 2" in get_bytes(stage.renter, f"/v1/jobs/{job['id']}/log"))
+    started = _until(lambda: b"second 2" in get_log(stage.renter, job["id"], 0)[1])
     if not started:
         raise LocalFault("the second job did not start in time")
     first_owner = get(stage.renter, f"/v1/jobs/{job['id']}")["owner"]
@@ -228,8 +228,8 @@ def _follow(stage: Stage, job: Document) -> Document:
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         document = dict(get(stage.renter, f"/v1/jobs/{job['id']}"))
-        piece = get_bytes(stage.renter, f"/v1/jobs/{job['id']}/log?offset={offset}")
-        offset += len(piece)
+        begin, piece = get_log(stage.renter, job["id"], offset)
+        offset = begin + len(piece)
         for line in piece.decode(errors="replace").splitlines():
             stage.say(f"  | {line}")
         if document["state"] in {"done", "failed"} and not piece:

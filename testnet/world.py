@@ -148,7 +148,7 @@ class World:
                 continue
             try:
                 wanted = drawn_order(self._plan, node.jobs.new_id(), self._dice)
-                await host.baggage.append(wanted.submission.id, "input", wanted.archive)
+                await host.baggage.put_input(wanted.submission.id, wanted.archive)
                 node.jobs.submit(wanted.submission)
             except Killed:
                 continue

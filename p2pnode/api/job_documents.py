@@ -68,7 +68,9 @@ class JobDocument(Struct, frozen=True, kw_only=True):
     """Co-signed so far, over all attempts."""
     outcome: OutcomeDocument | None
     log_bytes: int
+    """That it ever had; the order says how many of them are kept."""
     log_path: str
+    """A directory of files, in order of their names."""
     output_path: str
     has_receipt: bool
 

@@ -39,31 +39,36 @@ def post(node: Path, path: str, document: object) -> Any:
     return _request(node, "POST", path, json.dumps(document))
 
 
-def get_bytes(node: Path, path: str) -> bytes:
-    """The bytes at this path. Raises as `get`."""
-    status, body = _exchange(node, "GET", path, None)
-    if status != 200:
-        _raise(status, json.loads(body or b"null"))
-    return body
+def get_log(node: Path, job: str, offset: int) -> tuple[int, bytes]:
+    """A piece of a job's log and its offset: the one asked for, or the next that was kept.
+
+    Empty at the end. Raises as `get`.
+    """
+    reply, body = _exchange(node, "GET", f"/v1/jobs/{job}/log?offset={offset}", None)
+    if reply.status != 200:
+        _raise(reply.status, json.loads(body or b"null"))
+    return int(reply.headers["Log-Offset"]), body
 
 
 def _request(node: Path, method: str, path: str, body: str | None) -> Any:
-    status, raw = _exchange(node, method, path, body)
+    reply, raw = _exchange(node, method, path, body)
     try:
         document = json.loads(raw or b"null")
     except ValueError as error:
         raise Unavailable(f"no node answers on {node}, but something else") from error
-    if status >= 400:
-        _raise(status, document)
+    if reply.status >= 400:
+        _raise(reply.status, document)
     return document
 
 
-def _exchange(node: Path, method: str, path: str, body: str | None) -> tuple[int, bytes]:
+def _exchange(
+    node: Path, method: str, path: str, body: str | None
+) -> tuple[http.client.HTTPResponse, bytes]:
     connection = _UnixConnection(node)
     try:
         connection.request(method, path, body, {"Content-Type": "application/json"})
         reply = connection.getresponse()
-        return reply.status, reply.read()
+        return reply, reply.read()
     except (OSError, http.client.HTTPException) as error:
         raise Unavailable(f"no node answers on {node}: {error}") from error
     finally:

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from p2pnode.cli.client import get, get_bytes, post
+from p2pnode.cli.client import get, post
 from p2pnode.cli.output import home_option, json_option, note, print_document, print_table, short
-from p2pnode.cli.run import ENDED, exit_code, follow, summary
+from p2pnode.cli.run import ENDED, exit_code, follow, print_log, summary
 from p2pnode.home import find_home
 from p2pnode.quantities import format_money
 from protocol.units import Micros
@@ -73,10 +73,7 @@ def logs(name: str, is_followed: bool, home: Path | None) -> None:
     if is_followed and document["state"] not in ENDED:
         follow(node, document["id"], to_stdout=True)
         return
-    out, offset = sys.stdout.buffer, 0
-    while piece := get_bytes(node, f"/v1/jobs/{document['id']}/log?offset={offset}"):
-        out.write(piece)
-        offset += len(piece)
+    print_log(node, document["id"], 0, sys.stdout.buffer)
 
 
 @job.command()

@@ -4,12 +4,13 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import click
 
-from p2pnode.cli.client import get, get_bytes, post
+from p2pnode.cli.client import get, get_log, post
 from p2pnode.cli.output import home_option, json_option, note, print_document, short
+from p2pnode.execution.run_log import gap_line
 from p2pnode.home import find_home
 from p2pnode.quantities import (
     format_money,
@@ -150,13 +151,23 @@ def follow(node: Path, job: str, *, to_stdout: bool) -> dict[str, Any]:
         if state != said and state:
             note(state)
         said = state
-        while piece := get_bytes(node, f"/v1/jobs/{job}/log?offset={offset}"):
-            out.write(piece)
-            out.flush()
-            offset += len(piece)
+        offset = print_log(node, job, offset, out)
         if document["state"] in ENDED:
             return document
         time.sleep(POLL_S)
+
+
+def print_log(node: Path, job: str, offset: int, out: IO[bytes]) -> int:
+    """Print the log from this offset on, as far as there is one; where it ended."""
+    while True:
+        begin, piece = get_log(node, job, offset)
+        if not piece:
+            return offset
+        if begin > offset:
+            out.write(gap_line(begin - offset))
+        out.write(piece)
+        out.flush()
+        offset = begin + len(piece)
 
 
 def _state_line(job: dict[str, Any]) -> str:

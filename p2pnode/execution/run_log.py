@@ -34,7 +34,7 @@ class RunLog:
         self._tail = [start for start in starts if start >= self._head > 0]
         if starts:
             self._start = starts[-1]
-            self._end = self._start + path_of(self._folder, self._start).stat().st_size
+            self._end = end_of(self._folder)
 
     def append(self, data: bytes) -> None:
         """Take all of `data`, keep what the bound allows. Never fails and never blocks for long."""
@@ -97,6 +97,17 @@ def segments(folder: Path) -> list[int]:
     with suppress(FileNotFoundError):
         return sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal())
     return []
+
+
+def gap_line(size: int) -> bytes:
+    """What stands in a log where so many bytes were not kept."""
+    return b"\n[p2pnode] %d bytes of the log were not kept\n" % size
+
+
+def end_of(folder: Path) -> int:
+    """How many bytes were ever written, as far as the files tell. Raises OSError of the host."""
+    starts = segments(folder)
+    return starts[-1] + path_of(folder, starts[-1]).stat().st_size if starts else 0
 
 
 def read_part(folder: Path, offset: int, size_max: int) -> tuple[int, bytes]:

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, Protocol, TypeVar, TypeVarTuple
 
 import trio
 
+from p2pnode.execution.run_log import RunLog, end_of, read_part
 from p2pnode.home import host_faults
 from protocol.errors import PeerFault
 from protocol.tick import ArchiveName
@@ -26,17 +28,23 @@ class Baggage(Protocol):
     async def input(self, job: str, *, offset: int, size_max: int) -> bytes:
         """A piece of the input archive; empty at its end."""
 
-    async def size(self, job: str, name: str) -> int:
-        """How many bytes of `log` or `output` there are."""
+    async def output_size(self, job: str) -> int:
+        """How many bytes of the output there are."""
 
-    async def append(self, job: str, name: str, piece: bytes) -> None:
-        """Add to `log` or `output`."""
+    async def append_output(self, job: str, piece: bytes) -> None:
+        """Add to the output. Raises LocalFault of the host."""
+
+    async def log_size(self, job: str) -> int:
+        """How many bytes the log has ever got."""
+
+    async def append_log(self, job: str, piece: bytes, *, bytes_max: int) -> None:
+        """Add to the log, of which at most `bytes_max` are kept: a beginning and an end."""
 
     async def check_output(self, job: str, wanted: ArchiveName) -> None:
         """Compare the output with what its owner signed. Raises PeerFault, and drops it then."""
 
-    async def reset(self, job: str) -> None:
-        """A new attempt: the log gets a line about it, a partial output is dropped."""
+    async def drop_output(self, job: str) -> None:
+        """A new attempt begins: what the last one left of its output goes."""
 
 
 class FileBaggage:
@@ -46,30 +54,36 @@ class FileBaggage:
         self._root = root
 
     def path(self, job: str, name: str) -> Path:
-        """Where a file of the job is: `input.tar`, `log` or `output.tar`."""
+        """Where something of the job is: `input.tar`, `output.tar`, or the directory `log`."""
         return self._root / job / name
 
     async def input(self, job: str, *, offset: int, size_max: int) -> bytes:
         return await _in_thread(_read, self.path(job, "input.tar"), offset, size_max)
 
-    async def size(self, job: str, name: str) -> int:
-        return await _in_thread(_size, self._of(job, name))
+    async def output_size(self, job: str) -> int:
+        return await _in_thread(_size, self.path(job, "output.tar"))
 
-    async def append(self, job: str, name: str, piece: bytes) -> None:
-        await _in_thread(_append, self._of(job, name), piece)
+    async def append_output(self, job: str, piece: bytes) -> None:
+        await _in_thread(_append, self.path(job, "output.tar"), piece)
+
+    async def log_size(self, job: str) -> int:
+        return await _in_thread(_log_size, self.path(job, "log"))
+
+    async def append_log(self, job: str, piece: bytes, *, bytes_max: int) -> None:
+        await _in_thread(_append_log, self.path(job, "log"), piece, bytes_max)
+
+    async def read_log(self, job: str, *, offset: int, size_max: int) -> tuple[int, bytes]:
+        """See `read_part`."""
+        return await _in_thread(_read_log, self.path(job, "log"), offset, size_max)
 
     async def check_output(self, job: str, wanted: ArchiveName) -> None:
-        path = self._of(job, "output")
+        path = self.path(job, "output.tar")
         if await _in_thread(_digest, path) != wanted.digest:
             await _in_thread(_remove, path)
             raise PeerFault("output.digest", "not what its owner signed")
 
-    async def reset(self, job: str) -> None:
-        await _in_thread(_remove, self._of(job, "output"))
-        await self.append(job, "log", b"\n[p2pnode] the job moves to another node\n")
-
-    def _of(self, job: str, name: str) -> Path:
-        return self.path(job, "log" if name == "log" else "output.tar")
+    async def drop_output(self, job: str) -> None:
+        await _in_thread(_remove, self.path(job, "output.tar"))
 
 
 async def _in_thread(function: Callable[[*Ts], T], *arguments: *Ts) -> T:
@@ -97,6 +111,25 @@ def _append(path: Path, piece: bytes) -> None:
             file.write(piece)
 
 
+def _log_size(folder: Path) -> int:
+    with host_faults(f"read {folder}"):
+        return end_of(folder)
+
+
+def _append_log(folder: Path, piece: bytes, bytes_max: int) -> None:
+    log = RunLog(folder, bytes_max=bytes_max)
+    with host_faults(f"write {folder}"):
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        log.open()
+    with closing(log):
+        log.append(piece)
+
+
+def _read_log(folder: Path, offset: int, size_max: int) -> tuple[int, bytes]:
+    with host_faults(f"read {folder}"):
+        return read_part(folder, offset, size_max)
+
+
 def _digest(path: Path) -> bytes:
     whole = sha256()
     with host_faults(f"read {path}"), path.open("rb") as file:
@@ -111,7 +144,7 @@ def _remove(path: Path) -> None:
 
 
 class MemoryBaggage:
-    """See Baggage. For worlds."""
+    """See Baggage. For worlds, whose logs are short: what is too much of one is dropped."""
 
     def __init__(self) -> None:
         self._files: dict[tuple[str, str], bytes] = {}
@@ -120,13 +153,27 @@ class MemoryBaggage:
         await trio.lowlevel.checkpoint()
         return self._files.get((job, "input"), b"")[offset : offset + size_max]
 
-    async def size(self, job: str, name: str) -> int:
+    async def put_input(self, job: str, archive: bytes) -> None:
+        """What the job takes along."""
         await trio.lowlevel.checkpoint()
-        return len(self._files.get((job, name), b""))
+        self._files[job, "input"] = archive
 
-    async def append(self, job: str, name: str, piece: bytes) -> None:
+    async def output_size(self, job: str) -> int:
         await trio.lowlevel.checkpoint()
-        self._files[job, name] = self._files.get((job, name), b"") + piece
+        return len(self._files.get((job, "output"), b""))
+
+    async def append_output(self, job: str, piece: bytes) -> None:
+        await trio.lowlevel.checkpoint()
+        self._files[job, "output"] = self._files.get((job, "output"), b"") + piece
+
+    async def log_size(self, job: str) -> int:
+        await trio.lowlevel.checkpoint()
+        return len(self._files.get((job, "log"), b""))
+
+    async def append_log(self, job: str, piece: bytes, *, bytes_max: int) -> None:
+        await trio.lowlevel.checkpoint()
+        log = self._files.get((job, "log"), b"") + piece
+        self._files[job, "log"] = log[:bytes_max]
 
     async def check_output(self, job: str, wanted: ArchiveName) -> None:
         await trio.lowlevel.checkpoint()
@@ -134,6 +181,6 @@ class MemoryBaggage:
             self._files.pop((job, "output"), None)
             raise PeerFault("output.digest", "not what its owner signed")
 
-    async def reset(self, job: str) -> None:
+    async def drop_output(self, job: str) -> None:
         await trio.lowlevel.checkpoint()
         self._files.pop((job, "output"), None)

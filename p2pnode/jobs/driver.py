@@ -37,6 +37,9 @@ RETRY_MATCH_S: Final = 2.0
 RETRY_PEER_S: Final = 0.5
 CONFIRM_S: Final = 10
 SETTLE_S: Final = 10
+MOVED: Final = b"\n[p2pnode] the job moves to another node\n"
+OWN_LINES_BYTES: Final = 4_096
+"""Room for lines about moves and gaps in a log that keeps little or nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,15 +197,17 @@ class Driver:
         if job.input is not UNSET:
             size = job.input.bytes
             await self._with_owner(lambda client: client.send_input(self.file.id, size))
-        self._mark_log(await self._desk.baggage.size(self.file.id, "log"))
+        self._mark_log(await self._desk.baggage.log_size(self.file.id))
         self._change(state="running")
 
     async def _follow(self) -> None:
         """The log of this attempt, behind that of the attempts before."""
 
         async def follow(client: LeaseClient) -> None:
-            have = await self._desk.baggage.size(self.file.id, "log") - self._log_mark()
-            outcome = await client.follow_log(self.file.id, offset=have, shift=self._shift_log)
+            have = await self._desk.baggage.log_size(self.file.id) - self._log_mark()
+            outcome = await client.follow_log(
+                self.file.id, offset=have, shift=self._shift_log, bytes_max=self._log_bytes()
+            )
             self._check_outcome(outcome)
             self._change(state="fetching", outcome=outcome, why="")
 
@@ -241,6 +246,10 @@ class Driver:
 
     def _job(self) -> Job:
         return decode(self.file.job, Job, size_max=JOB_BYTES_MAX)
+
+    def _log_bytes(self) -> int:
+        """How much we keep of the log, over all attempts; the lines of ours come on top."""
+        return self._job().limits.log_bytes + OWN_LINES_BYTES
 
     async def _stop_when_cancelled(self) -> None:
         await self.cancelled.wait()
@@ -307,7 +316,8 @@ class Driver:
             self._end("failed", why)
             return
         log.warning("job moves", extra={"job": file.id, "why": why, "from": lease.owner.hex()})
-        await self._desk.baggage.reset(file.id)
+        await self._desk.baggage.drop_output(file.id)
+        await self._desk.baggage.append_log(file.id, MOVED, bytes_max=self._log_bytes())
         self._change(
             state="matching",
             why=why,

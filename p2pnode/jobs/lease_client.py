@@ -5,12 +5,12 @@ SPEC.md section 14. Everything goes on from where it was; a lost connection is f
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Final
 
 import trio
 from msgspec import UNSET
 
 from p2pnode.execution.lease_door import PROTOCOL
+from p2pnode.execution.run_log import gap_line
 from p2pnode.jobs.baggage import Baggage
 from p2pnode.network.frames import FrameReader, write_frame
 from protocol.codec import decode, encode
@@ -21,8 +21,6 @@ from protocol.units import Digest, PeerId
 
 OpenStream = Callable[[PeerId, str], Awaitable[trio.abc.Stream]]
 """A stream to a peer that we have greeted. Raises Unavailable."""
-
-LOG_GAP: Final = b"\n[p2pnode] %d bytes of the log were not kept\n"
 
 Shift = Callable[[int], None]
 """shift(n): our copy of the log is n bytes longer now, against the owner's, than it was."""
@@ -52,10 +50,10 @@ class LeaseClient:
             if (await _next(reader)).offset < size:
                 raise PeerFault("input.size")
 
-    async def follow_log(self, job: str, *, offset: int, shift: Shift) -> bytes:
+    async def follow_log(self, job: str, *, offset: int, shift: Shift, bytes_max: int) -> bytes:
         """Append the log as it comes, from `offset` of this lease's log on; the sealed outcome.
 
-        What the owner did not keep is replaced by a line that says so.
+        What the owner did not keep is replaced by a line that says so; we keep `bytes_max`.
 
         Raises Unavailable or PeerFault.
         """
@@ -67,15 +65,15 @@ class LeaseClient:
                 if part.b is UNSET or part.offset < offset:
                     raise PeerFault("log.form")
                 if part.offset > offset:
-                    gap = LOG_GAP % (part.offset - offset)
-                    await self._baggage.append(job, "log", gap)
+                    gap = gap_line(part.offset - offset)
+                    await self._baggage.append_log(job, gap, bytes_max=bytes_max)
                     shift(len(gap) - (part.offset - offset))
-                await self._baggage.append(job, "log", part.b)
+                await self._baggage.append_log(job, part.b, bytes_max=bytes_max)
                 offset = part.offset + len(part.b)
 
     async def fetch_output(self, job: str, size: int) -> None:
         """Append the output from where it is to its end. Raises Unavailable or PeerFault."""
-        have = await self._baggage.size(job, "output")
+        have = await self._baggage.output_size(job)
         if have >= size:
             return
         async with self._stream("output", have) as (_, reader):
@@ -83,7 +81,7 @@ class LeaseClient:
                 part = await _next(reader)
                 if part.b is UNSET or part.offset != have or have + len(part.b) > size:
                     raise PeerFault("output.form")
-                await self._baggage.append(job, "output", part.b)
+                await self._baggage.append_output(job, part.b)
                 have += len(part.b)
 
     @asynccontextmanager

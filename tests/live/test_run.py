@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from p2pnode.cli.client import post
+from p2pnode.jobs.driver import OWN_LINES_BYTES
 from tests.live.commands import document, p2pnode, processes_of
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
@@ -72,6 +74,25 @@ def test_the_environment_is_the_jobs_own(home: str) -> None:
     assert "COLOUR=blue" in printed
     assert "P2PNODE_HOME" not in names
     assert "VIRTUAL_ENV" not in names
+
+
+def test_a_log_is_kept_as_far_as_the_job_asked(home: str) -> None:
+    order = {
+        "argv": ["sh", "-c", "seq 60000; echo end"],
+        "vram_mib_min": 1_024,
+        "money": "TEST",
+        "time_ms": 60_000,
+        "log_bytes": 40_000,
+    }
+    job = post(Path(home) / "node.sock", "/v1/jobs", order)["id"]
+    document("job", "wait", job, "--home", home)
+    shown = document("job", "show", job, "--home", home)
+    kept = sum(file.stat().st_size for file in Path(shown["log_path"]).iterdir())
+    assert 30_000 <= kept <= 40_000 + OWN_LINES_BYTES
+    printed = p2pnode("job", "logs", job, "--home", home)
+    assert printed.startswith("1\n2\n3\n")
+    assert "bytes of the log were not kept\n" in printed
+    assert printed.endswith("\n60000\nend\n")
 
 
 def test_a_receipt_holds_at_a_third_peer_and_not_when_altered(

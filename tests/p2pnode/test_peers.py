@@ -13,7 +13,6 @@ from protocol.errors import LocalFault, Unavailable
 from protocol.signing import Signer, peer_id_of
 from protocol.units import PeerId
 
-
 Sights = dict[PeerId, tuple[str, ...]]
 
 
