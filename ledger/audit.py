@@ -1,6 +1,6 @@
 """Everything in a store judged anew. SPEC.md section 7. Reads, never writes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -38,19 +38,30 @@ class Report:
     broken: Broken | None
 
 
-def audit(records: Records) -> Report:
-    """Walks entries, heads, conflicts and evidence; the first broken one ends the judging."""
+def begin_audit(records: Records) -> Callable[[], Report]:
+    """A walk of entries, heads, conflicts and evidence as they are now, yet to be done.
+
+    Calling it does it, once and in any thread; the first broken record ends the judging.
+    """
     chain = _Chain(records.net)
     judges: dict[bytes, Judge] = {
         keys.ENTRIES: chain.judge,
-        keys.HEADS: partial(_judge_head, records),
+        keys.HEADS: chain.judge_head,
         keys.CONFLICTS: partial(_judge_conflict, records.net),
         keys.EVIDENCE: partial(_judge_evidence, records.net),
     }
+    # All are opened before anything can be written, so that they fit each other.
+    ranges = {prefix: records.store.range(prefix, keys.after(prefix)) for prefix in judges}
+    return partial(_audit, judges, ranges)
+
+
+def _audit(
+    judges: Mapping[bytes, Judge], ranges: Mapping[bytes, Iterator[tuple[bytes, bytes]]]
+) -> Report:
     counts = dict.fromkeys(judges, 0)
     broken = None
     for prefix, judge in judges.items():
-        for key, raw in records.store.range(prefix, keys.after(prefix)):
+        for key, raw in ranges[prefix]:
             counts[prefix] += 1
             if broken is None:
                 broken = _broken(judge, key, raw)
@@ -95,6 +106,7 @@ class _Chain:
         self.after: Link | None = None
         self._net = net
         self._feed = b""
+        self._ends: dict[bytes, Link] = {}
 
     def judge(self, key: bytes, raw: bytes) -> None:
         if key[1:33] != self._feed:
@@ -104,21 +116,19 @@ class _Chain:
             raise PeerFault("store.key", "an entry of another place")
         check_link(entry.header, self.after)
         _judge_alone(entry, self._net)
-        self.after = link_of(entry.draft)
+        self.after = self._ends[self._feed] = link_of(entry.draft)
+
+    def judge_head(self, key: bytes, raw: bytes) -> None:
+        """The record of a feed's end, when all entries have been judged."""
+        head = decode(raw, HeadRecord, size_max=HEAD_BYTES_MAX)
+        if self._ends.get(key[1:]) != Link(seq=head.seq, id=head.id, ts_ms=head.ts_ms):
+            raise PeerFault("store.head", "not the end of the feed's entries")
 
 
 def _judge_alone(entry: Entry, net: NetId) -> None:
     check_place(entry.header)
     check_seal(entry, net)
     check_body(read_body(entry.draft), entry.header, net)
-
-
-def _judge_head(records: Records, key: bytes, raw: bytes) -> None:
-    head = decode(raw, HeadRecord, size_max=HEAD_BYTES_MAX)
-    feed = PublicKey(key[1:])
-    last = list(records.raw_entries(feed, head.seq, head.seq + 2))
-    if len(last) != 1 or read_entry(last[0], records.net).id != head.id:
-        raise PeerFault("store.head", "not the end of the feed's entries")
 
 
 def _judge_conflict(net: NetId, key: bytes, raw: bytes) -> None:

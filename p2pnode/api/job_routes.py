@@ -35,7 +35,7 @@ class JobServices(Protocol):
     def auction(self, name: str) -> AuctionDocument: ...
     def leases(self) -> LeaseListDocument: ...
     def ledger(self) -> LedgerDocument: ...
-    def verify(self) -> VerifyDocument: ...
+    async def verify(self) -> VerifyDocument: ...
 
 
 def job_routes(services: JobServices) -> list[HTTPRouteHandler]:
@@ -97,6 +97,6 @@ def _ledger_routes(services: JobServices) -> list[HTTPRouteHandler]:
 
     @get("/v1/ledger/verify")
     async def verify() -> VerifyDocument:
-        return services.verify()
+        return await services.verify()
 
     return [leases, ledger, verify]

@@ -6,6 +6,7 @@ started again after a crash goes on where the last one was.
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -200,10 +201,16 @@ class Worker:
             try:
                 return await self._shop.engine.wait(self.run_id)
             except LocalFault as fault:
+                await self._give_up()
                 return self._failed("engine", str(fault), began)
             except Unavailable as error:
                 log.warning("engine away", extra={"lease": self.run_id, "why": str(error)})
                 await trio.sleep(RETRY_ENGINE_S)
+
+    async def _give_up(self) -> None:
+        """End a run that can no longer be watched, if the engine still can: nobody pays for it."""
+        with trio.move_on_after(2 * STOP_GRACE_MS / 1_000), suppress(LocalFault, Unavailable):
+            await self._shop.engine.stop(self.run_id, grace_ms=STOP_GRACE_MS)
 
     async def _stop(self) -> None:
         """End the run, however often the engine must be asked."""

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,20 @@ def test_a_ledger_is_reopened_as_it_was(tmp_path: Path) -> None:
     assert again.state == state
     assert again.grant(sealed_request(), at(9)) == granted
     assert again.verify().broken is None
+    store.close()
+
+
+def test_an_audit_in_another_thread_is_of_the_moment_in_which_it_began(tmp_path: Path) -> None:
+    mine, store = on_disk(tmp_path)
+    mine.append(genesis(OWNER), at(0))
+    audit = mine.begin_audit()
+    mine.ingest(Feed(RENTER).open().raw)
+    mine.append(statement(), at(1))
+    with ThreadPoolExecutor(max_workers=1) as threads:
+        report = threads.submit(audit).result()
+    assert (report.feeds, report.entries, report.broken) == (1, 1, None)
+    report = mine.verify()
+    assert (report.feeds, report.entries, report.broken) == (2, 3, None)
     store.close()
 
 

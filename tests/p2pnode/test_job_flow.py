@@ -11,7 +11,7 @@ from p2pnode.execution.fake_engine import FakeEngine, Script
 from p2pnode.jobs.jobfile import ENDED, JobFile
 from p2pnode.network.memory_transport import MemoryHub
 from protocol.codec import decode
-from protocol.errors import Unavailable
+from protocol.errors import LocalFault, Unavailable
 from protocol.limits import AUCTION_BYTES_MAX
 from protocol.scoring import AuctionRecord, check_auction
 from protocol.units import Micros, MillisSpan
@@ -189,6 +189,30 @@ async def test_an_output_that_is_not_what_was_signed_moves_the_job(
     file = renter.node.jobs.submit(make_submission(renter.node))
     done = await ended(renter, file.id)
     assert (done.state, done.attempt) == ("done", 2)
+
+
+async def test_a_run_that_can_no_longer_be_watched_is_ended_and_the_job_moves(
+    party: Party, autojump_clock: trio.abc.Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_well = FakeEngine.wait
+    broken: list[RunId] = []
+
+    async def wait(engine: FakeEngine, run: RunId) -> Ending:
+        if not broken:
+            broken.append(run)
+            raise LocalFault("the record of the run cannot be read")
+        return await wait_well(engine, run)
+
+    monkeypatch.setattr(FakeEngine, "wait", wait)
+    script = Script(lasts_ms=MillisSpan(30_000))
+    first = await party.start(party.build(ask=300_000, script=lambda _run: script))
+    await party.add(ask=400_000)
+    renter = await party.add(ask=None, gossip="auto")
+    await trio.sleep(LISTED_S)
+    file = renter.node.jobs.submit(make_submission(renter.node))
+    done = await ended(renter, file.id)
+    assert (done.state, done.attempt) == ("done", 2)
+    assert (await first.node.ports.engine.wait(broken[0])).cause == "stopped"
 
 
 async def test_an_engine_that_is_away_for_a_while_does_not_end_the_node(
