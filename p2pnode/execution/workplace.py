@@ -115,6 +115,8 @@ class Workplace:
             log.exception("lease abandoned", extra={"lease": worker.run_id, "why": str(fault)})
             return
         self._shop.cabinet.put(f"leases/{worker.run_id}/done", b"")
+        # Tick and outcome stay, as proof; what was run was the renter's business alone.
+        self._shop.cabinet.remove(f"leases/{worker.run_id}/job")
         await self._shop.materials.remove(worker.run_id)
         del self._workers[lease.id]
 

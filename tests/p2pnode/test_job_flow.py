@@ -79,6 +79,10 @@ async def test_the_units_are_free_again_once_the_renter_has_consented(
         assert (await ended(renter, file.id)).state == "done"
     leases = owner.node.books.leases()
     assert [lease.reason for lease in leases] == ["consent"] * 3
+    for lease in leases:  # what proves who owes what is kept, and not what was run
+        folder = f"leases/{lease.id.hex()}"
+        kept = owner.node.ports.cabinet.names(folder)
+        assert kept == [f"{folder}/{name}" for name in ("began", "done", "metered", "outcome")]
     assert owner.node.ports.ledger.verify().broken is None
 
 
