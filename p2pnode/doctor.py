@@ -176,15 +176,17 @@ def _try_port(host: str, port: int) -> None:
 
 def _bootstrap(home: Home) -> Finding:
     with _caught("bootstrap") as found:
-        count = len((*load_config(home.config).network.bootstrap, *bootstrap_in(home)))
+        network = load_config(home.config).network
+        count = len((*network.bootstrap, *bootstrap_in(home)))
         if count:
             found.append(Finding(name="bootstrap", state="ok", text=f"{count} first peers known"))
         else:
+            whom = "only who is on its local network" if network.mdns else "nobody by itself"
             found.append(
                 Finding(
                     name="bootstrap",
                     state="warn",
-                    text="no first peer is known: this node finds nobody by itself",
+                    text=f"no first peer is known: this node finds {whom}",
                     cure="p2pnode network join LINK, from a peer that is up",
                 )
             )
