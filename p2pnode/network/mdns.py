@@ -90,7 +90,9 @@ class Mdns:
                 addresses=[host.packed for host in hosts],
                 properties=txt_of(self._peer, ours),
             )
-            await trio.to_thread.run_sync(multicast.register_service, info)
+            # Not probed for: the name is random, and any neighbour could object to it for ever.
+            register = partial(multicast.register_service, info, cooperating_responders=True)
+            await trio.to_thread.run_sync(register)
             ServiceBrowser(multicast, self._type, handlers=[heard])
             await _until_moved(ours, addresses)
         finally:

@@ -34,9 +34,23 @@ class _Known:
     is_kept: bool
     """Bootstrap peers are never forgotten."""
     nearby: tuple[str, ...] = ()
-    """What the local network says now; anybody there may say it, so it is tried last."""
+    """What the local network says now; anybody there may say it."""
     backoff_s: float = BACKOFF_S_MIN
     not_before_s: float = 0.0
+
+    def order(self) -> tuple[str, ...]:
+        """The addresses as they are to be tried: hearsay first only when the others have failed."""
+        if self.backoff_s > BACKOFF_S_MIN:
+            return (*self.nearby, *self.addresses)
+        return (*self.addresses, *self.nearby)
+
+    def note(self, *, is_connected: bool) -> None:
+        """How a dial went; after each failure the next one has to wait longer."""
+        if is_connected:
+            self.backoff_s = BACKOFF_S_MIN
+        else:
+            self.not_before_s = trio.current_time() + self.backoff_s
+            self.backoff_s = min(self.backoff_s * 2, BACKOFF_S_MAX)
 
 
 class Peers:
@@ -107,13 +121,13 @@ class Peers:
         known = self._known.get(peer)
         if known is None:
             raise Unavailable("no address of the peer is known")
+        is_connected = False
         try:
-            await self._streams.connect(peer, (*known.addresses, *known.nearby))
-        except Unavailable:
-            known.not_before_s = trio.current_time() + known.backoff_s
-            known.backoff_s = min(known.backoff_s * 2, BACKOFF_S_MAX)
-            raise
-        known.backoff_s = BACKOFF_S_MIN
+            await self._streams.connect(peer, known.order())
+            is_connected = True
+        finally:
+            # Also when the deadline has passed: an address that swallows everything takes it all.
+            known.note(is_connected=is_connected)
 
     async def run(
         self,

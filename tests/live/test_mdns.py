@@ -79,6 +79,14 @@ def set_up(home: Path, link: str = "", **variables: str) -> None:
         path.write_text(f"{before}\n{key} = {value}{rest[rest.index(chr(10)) :]}")
 
 
+def found_network(home: Path) -> str:
+    """A network of that home's own; the link names no address."""
+    set_up(home)
+    p2pnode("network", "create", "garage", "--test", "--home", str(home))
+    link: str = document("network", "invite", "--home", str(home))["link"]
+    return link
+
+
 def status(home: Path) -> Any:
     return document("status", "--home", str(home))
 
@@ -97,13 +105,10 @@ def test_two_nodes_on_one_wire_find_each_other_and_another_network_stays_unseen(
     namespaces: tuple[str, str, str], tmp_path: Path
 ) -> None:
     ours, theirs, strangers = (tmp_path / name for name in ("ours", "theirs", "strangers"))
-    set_up(ours)
-    p2pnode("network", "create", "garage", "--test", "--home", str(ours))
-    link = document("network", "invite", "--home", str(ours))["link"]
+    link = found_network(ours)
     set_up(theirs, link)
     assert document("network", "show", "--home", str(theirs))["bootstrap"] == []
-    set_up(strangers)
-    p2pnode("network", "create", "garage", "--test", "--home", str(strangers))
+    found_network(strangers)
     with ExitStack() as stack:
         for namespace, home in zip(namespaces, (ours, theirs, strangers), strict=True):
             stack.enter_context(node(namespace, home))
@@ -118,9 +123,7 @@ def test_who_wants_no_mdns_is_neither_found_nor_finds(
     namespaces: tuple[str, str, str], tmp_path: Path
 ) -> None:
     ours, theirs, hidden = (tmp_path / name for name in ("ours", "theirs", "hidden"))
-    set_up(ours)
-    p2pnode("network", "create", "garage", "--test", "--home", str(ours))
-    link = document("network", "invite", "--home", str(ours))["link"]
+    link = found_network(ours)
     set_up(theirs, link)
     set_up(hidden, link, mdns="false")
     with ExitStack() as stack:
@@ -135,9 +138,7 @@ def test_a_node_that_leaves_says_so_and_an_address_that_changes_is_told(
     namespaces: tuple[str, str, str], tmp_path: Path
 ) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    set_up(ours)
-    p2pnode("network", "create", "garage", "--test", "--home", str(ours))
-    set_up(theirs, document("network", "invite", "--home", str(ours))["link"])
+    set_up(theirs, found_network(ours))
     with node(namespaces[0], ours):
         with node(namespaces[1], theirs):
             until(ours, neighbours=1)

@@ -157,3 +157,27 @@ async def test_a_liar_on_the_wire_changes_nothing_for_a_peer_that_we_know(
     assert ours.neighbours() == (peer(2),)
     peers.sight({})
     assert peers._known[peer(2)].addresses == ("/memory/2",)
+
+
+class Swallowing(MemoryTransport):
+    """Where some addresses answer nothing, not even no."""
+
+    async def connect(self, peer: PeerId, addresses: tuple[str, ...]) -> None:
+        if addresses[0] == "/memory/hole":
+            await trio.sleep_forever()
+        await super().connect(peer, addresses)
+
+
+async def test_a_peer_whose_known_address_swallows_everything_is_found_in_sight(
+    nursery: trio.Nursery, autojump_clock: trio.abc.Clock
+) -> None:
+    hub = MemoryHub()
+    ours, theirs = Swallowing(hub, peer(1), "/memory/1"), make_transport(hub, 2)
+    for transport in (ours, theirs):
+        await nursery.start(transport.run)
+    peers = make_peers(ours, {peer(2): ("/memory/hole",)})
+    peers.sight({peer(2): ("/memory/2",)})
+    met: list[PeerId] = []
+    await nursery.start(peers.run, met.append)
+    await trio.sleep(2 * peers_module.DIAL_S)
+    assert met == [peer(2)]
