@@ -3,11 +3,19 @@
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import trio
+import trio.testing
+from libp2p.io.exceptions import IncompleteReadError
+from libp2p.io.trio import TrioTCPStream
+from libp2p.io.utils import read_exactly
 from nacl.signing import SigningKey
 
+from p2pnode.network.libp2p_adapter.counted import CountedConnection
+from p2pnode.network.libp2p_adapter.damage import Damage
+from p2pnode.network.libp2p_adapter.doors import source_of
 from p2pnode.network.libp2p_adapter.libp2p_transport import Libp2pTransport
 from p2pnode.network.transport import Verdict
 from protocol.errors import LocalFault, PeerFault
@@ -244,3 +252,26 @@ async def test_what_passes_a_host_is_counted(start: Start) -> None:
     for host in (one, other):
         # Four mebibytes pass each end; encryption and framing add a little.
         assert 4 * 2**20 < host.bytes_moved() < 5 * 2**20
+
+
+async def test_the_end_of_a_connection_is_read_once() -> None:
+    ours, theirs = trio.testing.memory_stream_pair()
+    await theirs.aclose()
+    ended = TrioTCPStream(ours)
+    ended.read = Mock(wraps=ended.read)
+    with pytest.raises(IncompleteReadError):
+        await read_exactly(CountedConnection(ended, Damage()), 1)
+    assert ended.read.call_count == 1
+
+
+@pytest.mark.parametrize(
+    ("host", "source"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+    ],
+)
+def test_a_source_is_an_ipv4_address_or_64_bits_of_another(host: str, source: str) -> None:
+    assert source_of(host) == source

@@ -1,11 +1,11 @@
-"""How often one source may connect to a host, and one peer open streams. Decides, does nothing."""
+"""How often one source may connect to a host, and one peer open streams."""
 
 import ipaddress
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import trio
 from libp2p.peer.id import ID
-from multiaddr import Multiaddr
 
 from p2pnode.network.budget import Budget
 
@@ -31,18 +31,51 @@ class Doors:
             per_s=STREAMS_PER_S, burst=STREAMS_BURST, keys_max=PEERS_MAX
         )
 
-    def may_connect(self, remote: Multiaddr | None) -> bool:
-        """Whether somebody at this address may begin a handshake now."""
-        return self._connects.is_within(source_of(remote), trio.current_time())
+    def may_connect(self, host: str) -> bool:
+        """Whether somebody at this IP address may begin a handshake now."""
+        return self._connects.is_within(source_of(host), trio.current_time())
 
     def may_open_stream(self, peer: ID) -> bool:
         """Whether the peer may open one more stream now."""
         return self._streams.is_within(peer, trio.current_time())
 
 
-def source_of(remote: Multiaddr | None) -> str:
+def guard(listener: trio.SocketListener, doors: Doors, refused: Callable[[], None]) -> None:
+    """Close at once what comes too often; the connection that is awaited already goes in free.
+
+    A handshake costs us milliseconds, and the one who knocks nothing; so does a task for him.
+    """
+    guarded: Any = _GuardedSocket(listener.socket, doors, refused)
+    listener.socket = guarded
+
+
+class _GuardedSocket:
+    """A listening socket that hands on only those who may connect; all else is as it was."""
+
+    def __init__(
+        self, inner: trio.socket.SocketType, doors: Doors, refused: Callable[[], None]
+    ) -> None:
+        self._inner = inner
+        self._doors = doors
+        self._refused = refused
+
+    async def accept(self) -> tuple[trio.socket.SocketType, Any]:
+        while True:
+            connection, address = await self._inner.accept()
+            if self._doors.may_connect(address[0]):
+                return connection, address
+            self._refused()
+            connection.close()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+
+def source_of(host: str) -> str:
     """What one party can be assumed to have: an IPv4 address, or 64 bits of an IPv6 one."""
-    _, kind, host, *_ = f"{remote}//".split("/", 3)
-    if kind == "ip6":
-        return str(ipaddress.ip_network((host, 64), strict=False))
-    return host
+    if ":" not in host:
+        return host
+    address = ipaddress.IPv6Address(host)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(address) >> 64 << 64, 64)))

@@ -20,6 +20,7 @@ from multiaddr import Multiaddr
 from multiaddr.utils import get_thin_waist_addresses
 
 from p2pnode.network.libp2p_adapter.damage import Statistics
+from p2pnode.network.libp2p_adapter.doors import guard
 from p2pnode.network.libp2p_adapter.host import RPC_BYTES_MAX, SEEN_S, Host, build_host
 from p2pnode.network.libp2p_adapter.libp2p_directory import DirectoryMode, Libp2pDirectory
 from p2pnode.network.libp2p_adapter.libp2p_stream import Libp2pStream
@@ -28,7 +29,7 @@ from p2pnode.network.libp2p_adapter.lifecycle import (
     open_connections,
     run_host,
 )
-from p2pnode.network.libp2p_adapter.patches import damage_of
+from p2pnode.network.libp2p_adapter.patches import damage_of, doors_of
 from p2pnode.network.libp2p_adapter.peer_ids import is_peer_id
 from p2pnode.network.transport import Judge, StreamHandler
 from protocol.errors import LocalFault, PeerFault, Unavailable
@@ -116,6 +117,7 @@ class Libp2pTransport:
                 await ready.wait()
                 if len(host.network.listeners) == len(self._listen):
                     self._running = (host, nursery, directory)
+                    self._guard_doors()
                     for protocol, handler in self._handlers.items():
                         self._register(protocol, handler)
                     nursery.start_soon(self._watch_buffers)
@@ -272,6 +274,17 @@ class Libp2pTransport:
                     # A bug of ours, yet any peer may be able to trigger it at will.
                     damage_of(raw.swarm_conn.swarm).handlers_failed += 1
                     log.exception("stream handler failed", extra=facts)
+
+    def _guard_doors(self) -> None:
+        network = self._host.network
+        damage = damage_of(network)
+
+        def refused() -> None:
+            damage.connections_over_budget += 1
+
+        for listener in network.listeners.values():
+            for each in listener.listeners:
+                guard(each, doors_of(network), refused)
 
     async def _watch_buffers(self) -> None:
         """Close the connection of a peer that sends on beyond its windows."""

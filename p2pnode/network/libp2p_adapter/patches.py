@@ -133,9 +133,7 @@ def mend_inbound_slots() -> None:
 
     The library waits for the end of the whole swarm instead, so that after some hundred
     connections in total nobody can connect. Only plain streams (TCP, WebSocket) come here, as
-    QUIC is off. A source that knocks faster than any use of ours is not listened to: a handshake
-    costs us milliseconds, and it nothing. May go when the library waits for `event_closed` of the
-    connection, and limits each source.
+    QUIC is off. May go when the library waits for `event_closed` of the connection.
     """
 
     def wrap(_original: Method) -> Method:
@@ -145,9 +143,7 @@ def mend_inbound_slots() -> None:
             connection = RawConnection(socket, False)
             try:
                 remote = self._build_remote_multiaddr(socket)
-                if not doors_of(self).may_connect(remote):
-                    damage_of(self).connections_over_budget += 1
-                elif remote is None or await self.connection_gate.is_allowed(remote):
+                if remote is None or await self.connection_gate.is_allowed(remote):
                     muxed = await self.upgrade_inbound_raw_conn(connection, listener)
                     await muxed.event_closed.wait()
             except Exception as error:  # noqa: BLE001 - a bad handshake raises anything
