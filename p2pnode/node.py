@@ -149,7 +149,7 @@ class Node:
             ledger=ports.ledger,
             accounts=self.accounts,
             tell=self._tell,
-            changed=self._refresh_offers,
+            changed=lambda: self.provider.refresh(),  # noqa: PLW0108 - it is not built yet
             clock=ports.clock,
         )
         self.provider = Provider(
@@ -161,6 +161,7 @@ class Node:
             addresses=self._announced_addresses,
             free_of=self.books.free_of,
             announce=self._announce,
+            rng=ports.rng,
             clock=ports.clock,
         )
         self.lookout = Lookout(
@@ -348,9 +349,6 @@ class Node:
         """Our feed has grown: the counterparty gets it at once, everybody else soon."""
         self.replication.tell(peer)
         self.spreader.note()
-
-    def _refresh_offers(self) -> None:
-        self.provider.refresh()
 
     def _reliability_ppm(self, owner: PublicKey) -> int:
         return self.jobs.reliability_ppm(owner)

@@ -1,5 +1,6 @@
 """Owners' desks and a renter that asks them, all on one clock in memory."""
 
+import random
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,6 +130,7 @@ class Owner:
             addresses=tuple,
             free_of=len,
             announce=_nothing,
+            rng=random.Random(1),
             clock=self.clock,
         )
         provider.stock((shelf(),))

@@ -1,6 +1,7 @@
 """Tells the network what we offer: on change, at a steady heartbeat, and when we leave."""
 
 import logging
+import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -20,6 +21,8 @@ log = logging.getLogger(__name__)
 
 COALESCE_S: Final = 1
 """Changes within a second travel as one advert, so that a busy owner cannot flood the mesh."""
+SPREAD: Final = (0.5, 1.0)
+"""Of the heartbeat, so that it is never later than it was said to be."""
 FAREWELL_S: Final = 2
 """A node that stops gives its withdrawal this long to leave."""
 
@@ -89,6 +92,7 @@ class Provider:
         addresses: Callable[[], tuple[str, ...]],
         free_of: Callable[[tuple[bytes, ...]], int],
         announce: Announce,
+        rng: random.Random,
         clock: WallClock,
     ) -> None:
         self._signer = signer
@@ -99,6 +103,7 @@ class Provider:
         self._addresses = addresses
         self._free_of = free_of
         self._announce = announce
+        self._rng = rng
         self._clock = clock
         self._seq = 0
         self._shelves: tuple[Shelf, ...] = ()
@@ -131,14 +136,16 @@ class Provider:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Announce until cancelled, then withdraw."""
         try:
+            self._changed = trio.Event()
             await self._announce_all("open")
             task_status.started()
             while True:
-                with trio.move_on_after(self.posting.heartbeat_s):
+                await trio.sleep(COALESCE_S)
+                # Owners that a power cut has started together would else all speak together.
+                with trio.move_on_after(self.posting.heartbeat_s * self._rng.uniform(*SPREAD)):
                     await self._changed.wait()
                 self._changed = trio.Event()
                 await self._announce_all("open")
-                await trio.sleep(COALESCE_S)
         finally:
             with trio.move_on_after(FAREWELL_S, shield=True):
                 await self._announce_all("withdrawn")

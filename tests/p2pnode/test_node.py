@@ -1,5 +1,6 @@
 """Whole nodes over a hub in memory, on virtual time: adverts spread, heal, end."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,22 @@ async def test_a_price_change_reaches_all_at_once(
     owner.node.provider.set_ask(Micros(290_000))
     await trio.sleep(1.1)
     assert other.asks() == [290_000, 310_000]
+
+
+async def test_owners_that_start_together_do_not_speak_together_for_ever(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    nodes = [await party.add(ask=ask) for ask in (300_000, 310_000, 320_000)]
+    await trio.sleep(180)
+    book = nodes[0].node.book
+    spoken: dict[bytes, list[int]] = {}
+    for arrival in book.arrivals():
+        spoken.setdefault(arrival.head[0], []).append(arrival.taken_ms)
+    assert len(spoken) == 3
+    for times in spoken.values():
+        gaps = [later - earlier for earlier, later in pairwise(times)]
+        assert all(14_000 <= gap <= 32_000 for gap in gaps), gaps
+        assert max(gaps) - min(gaps) > 1_000, gaps
 
 
 async def test_many_changes_in_a_second_travel_as_one_advert(

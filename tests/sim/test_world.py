@@ -20,7 +20,7 @@ def test_everything_holds_in_a_small_world(seed: int) -> None:
     assert summary.jobs > 0
     assert summary.leases > 0
     assert summary.deaths > 0
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads  # idle ones of other tests may go meanwhile
 
 
 def world(seed: int, *, hash_seed: str) -> str:
