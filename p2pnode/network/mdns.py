@@ -47,11 +47,11 @@ class Mdns:
         self._sightings: dict[str, tuple[PeerId, tuple[str, ...]]] = {}
 
     async def run(self, addresses: Callable[[], tuple[str, ...]], found: Found) -> None:
-        """See LocalDiscovery. Without an address beyond this host nothing is sent."""
+        """See LocalDiscovery. Without an IPv4 address beyond this host nothing is sent."""
         while True:
             ours = tuple(on_the_wire(addresses()))
             wait_s = LOOK_S
-            if ours:
+            if any(address.startswith("/ip4/") for address in ours):
                 try:
                     await self._take_part(ours, addresses, found)
                 except (Error, OSError) as error:
