@@ -36,7 +36,7 @@ quick: $(READY) ## tests under a second each
 	$(PY) -m pytest -q -m 'not live and not slow'
 
 live: $(READY) ## tests with real sockets and processes on loopback
-	$(PY) -m pytest -q -m live
+	$(PY) -m pytest -q -m live -o faulthandler_timeout=170
 
 lint: $(READY) ## style, types, async habits, import rules
 	$(BIN)/ruff format --check .
