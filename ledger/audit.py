@@ -38,10 +38,15 @@ class Report:
     broken: Broken | None
 
 
-def begin_audit(records: Records) -> Callable[[], Report]:
+Audit = Callable[[Callable[[], None]], Report]
+"""audit(go_on): does the walk, once and in any thread; `go_on` is called before each record, and
+what it raises ends the walk."""
+
+
+def begin_audit(records: Records) -> Audit:
     """A walk of entries, heads, conflicts and evidence as they are now, yet to be done.
 
-    Calling it does it, once and in any thread; the first broken record ends the judging.
+    The first broken record ends the judging.
     """
     chain = _Chain(records.net)
     judges: dict[bytes, Judge] = {
@@ -56,12 +61,15 @@ def begin_audit(records: Records) -> Callable[[], Report]:
 
 
 def _audit(
-    judges: Mapping[bytes, Judge], ranges: Mapping[bytes, Iterator[tuple[bytes, bytes]]]
+    judges: Mapping[bytes, Judge],
+    ranges: Mapping[bytes, Iterator[tuple[bytes, bytes]]],
+    go_on: Callable[[], None],
 ) -> Report:
     counts = dict.fromkeys(judges, 0)
     broken = None
     for prefix, judge in judges.items():
         for key, raw in ranges[prefix]:
+            go_on()
             counts[prefix] += 1
             if broken is None:
                 broken = _broken(judge, key, raw)

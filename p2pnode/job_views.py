@@ -42,6 +42,7 @@ from protocol.wire import unpack as unpack_message
 
 INPUT_BYTES_MAX: Final = 64 * 2**30
 _FILES: Final = trio.CapacityLimiter(2)
+_AUDITS: Final = trio.CapacityLimiter(1)
 
 
 class JobViews:
@@ -176,8 +177,10 @@ class JobViews:
 
     async def verify(self) -> VerifyDocument:
         """All that is stored, judged anew, while the node goes on."""
-        audit = self._node.ports.ledger.begin_audit()
-        report = await trio.to_thread.run_sync(audit, limiter=_FILES)
+        # First the place, then the view of the store, which it would keep from being tidied.
+        async with _AUDITS:
+            audit = self._node.ports.ledger.begin_audit()
+            report = await trio.to_thread.run_sync(audit, trio.from_thread.check_cancelled)
         return VerifyDocument(
             ok=report.broken is None,
             feeds=report.feeds,

@@ -193,6 +193,8 @@ class Worker:
         [ending] = endings
         used = max(0, min(ending.ended_ms, self._end_ms()) - max(ending.started_ms, began))
         await self._tick(MillisSpan(used))
+        if ending.cause == "engine":
+            await self._give_up()
         return ending
 
     async def _await_ending(self, began: Millis) -> Ending:
@@ -201,14 +203,13 @@ class Worker:
             try:
                 return await self._shop.engine.wait(self.run_id)
             except LocalFault as fault:
-                await self._give_up()
                 return self._failed("engine", str(fault), began)
             except Unavailable as error:
                 log.warning("engine away", extra={"lease": self.run_id, "why": str(error)})
                 await trio.sleep(RETRY_ENGINE_S)
 
     async def _give_up(self) -> None:
-        """End a run that can no longer be watched, if the engine still can: nobody pays for it."""
+        """End a run that can no longer be watched, if the engine still can; it is not metered."""
         with trio.move_on_after(2 * STOP_GRACE_MS / 1_000), suppress(LocalFault, Unavailable):
             await self._shop.engine.stop(self.run_id, grace_ms=STOP_GRACE_MS)
 

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 COALESCE_S: Final = 1
 """Changes within a second travel as one advert, so that a busy owner cannot flood the mesh."""
 SPREAD: Final = (0.5, 1.0)
-"""Of the heartbeat, so that it is never later than it was said to be."""
+"""Parts of the heartbeat between which each pause is drawn; COALESCE_S comes on top."""
 FAREWELL_S: Final = 2
 """A node that stops gives its withdrawal this long to leave."""
 

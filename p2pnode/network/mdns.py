@@ -96,10 +96,11 @@ class Mdns:
             ServiceBrowser(multicast, self._type, handlers=[heard])
             await _until_moved(ours, addresses)
         finally:
-            self._sightings.clear()
-            found({})
             with trio.move_on_after(GOODBYE_S, shield=True):
                 await trio.to_thread.run_sync(multicast.close, abandon_on_cancel=True)
+            # After its threads, which may have heard something until then.
+            self._sightings.clear()
+            found({})
 
     def _note(self, name: str, text: bytes, found: Found) -> None:
         before = dict(self._sightings)

@@ -20,6 +20,7 @@ from tests.make_ledger import (
     at,
     genesis,
     ledger,
+    opened_ledger,
     sealed_request,
     statement,
 )
@@ -54,11 +55,27 @@ def test_an_audit_in_another_thread_is_of_the_moment_in_which_it_began(tmp_path:
     mine.ingest(Feed(RENTER).open().raw)
     mine.append(statement(), at(1))
     with ThreadPoolExecutor(max_workers=1) as threads:
-        report = threads.submit(audit).result()
+        report = threads.submit(audit, lambda: None).result()
     assert (report.feeds, report.entries, report.broken) == (1, 1, None)
     report = mine.verify()
     assert (report.feeds, report.entries, report.broken) == (2, 3, None)
     store.close()
+
+
+def test_an_audit_ends_when_its_caller_does_not_want_it_any_more() -> None:
+    mine = opened_ledger()
+    walked: list[int] = []
+
+    def go_on() -> None:
+        walked.append(1)
+        if len(walked) == 2:
+            raise KeyboardInterrupt
+
+    mine.append(statement(), at(1))
+    mine.append(statement(ctr=1), at(2))
+    with pytest.raises(KeyboardInterrupt):
+        mine.begin_audit()(go_on)
+    assert len(walked) == 2
 
 
 def test_a_database_that_lost_its_tail_is_noticed_by_the_guard(tmp_path: Path) -> None:

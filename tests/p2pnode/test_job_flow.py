@@ -8,13 +8,16 @@ import trio
 from ledger.receipt import check_receipt
 from p2pnode.execution.engine import Ending, Run, RunId
 from p2pnode.execution.fake_engine import FakeEngine, Script
+from p2pnode.execution.worker import Metered
 from p2pnode.jobs.jobfile import ENDED, JobFile
 from p2pnode.network.memory_transport import MemoryHub
 from protocol.codec import decode
 from protocol.errors import LocalFault, Unavailable
 from protocol.limits import AUCTION_BYTES_MAX
 from protocol.scoring import AuctionRecord, check_auction
+from protocol.tick import Tick
 from protocol.units import Micros, MillisSpan
+from protocol.wire import unpack
 from tests.make_job import make_submission
 from tests.make_node import Party, Started
 
@@ -208,7 +211,7 @@ async def test_a_run_that_can_no_longer_be_watched_is_ended_and_the_job_moves(
         return await wait_well(engine, run)
 
     monkeypatch.setattr(FakeEngine, "wait", wait)
-    script = Script(lasts_ms=MillisSpan(30_000))
+    script = Script(lasts_ms=MillisSpan(30_000), obeys_stop=False)
     first = await party.start(party.build(ask=300_000, script=lambda _run: script))
     await party.add(ask=400_000)
     renter = await party.add(ask=None, gossip="auto")
@@ -217,6 +220,10 @@ async def test_a_run_that_can_no_longer_be_watched_is_ended_and_the_job_moves(
     done = await ended(renter, file.id)
     assert (done.state, done.attempt) == ("done", 2)
     assert (await first.node.ports.engine.wait(broken[0])).cause == "stopped"
+    [lease] = first.node.books.leases()
+    metered = first.node.ports.cabinet.get(f"leases/{lease.id.hex()}/metered")
+    tick = decode(metered or b"", Metered, size_max=4_096).tick
+    assert unpack(tick, first.node.net, Tick).body.used_ms == 0
 
 
 async def test_an_engine_that_is_away_for_a_while_does_not_end_the_node(

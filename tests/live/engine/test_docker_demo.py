@@ -1,5 +1,7 @@
 """The whole demo with its jobs in containers."""
 
+import re
+
 import pytest
 
 from tests.live.commands import document
@@ -15,3 +17,6 @@ def test_the_demo_runs_its_jobs_in_containers_and_the_receipt_says_so() -> None:
     assert done["engine"] == "container"
     for promise in ("no network", "read-only root", "memory, processors, processes"):
         assert promise in done["enforced"], done["enforced"]
+    user = re.search(r"user ([0-9]+)", done["enforced"])
+    assert user is not None
+    assert int(user[1]) > 0
