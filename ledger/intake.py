@@ -35,9 +35,12 @@ class RunTaken:
     """What became of entries that were handed in together."""
 
     taken: tuple[Taken, ...]
-    """Of each, up to the first that was refused."""
+    """Of each, up to the first that was refused or, itself included, a conflict: of such each
+    costs as much as a hundred others, and whoever runs us may want to wait. Those after it were
+    not looked at.
+    """
     fault: PeerFault | None
-    """Why that one was. Those after it were not looked at."""
+    """Why an entry was refused."""
 
 
 class Intake:
@@ -57,7 +60,10 @@ class Intake:
         taken: list[Taken] = []
         fault = None
         try:
-            taken += (self._take(entry) for entry in entries)
+            for entry in entries:
+                taken.append(self._take(entry))
+                if taken[-1] is Taken.CONFLICT:
+                    break
         except PeerFault as refusal:
             fault = refusal
         self._write_gathered()

@@ -63,6 +63,10 @@ TURN_BYTES: Final = 229_376
 """What one turn is filled to: a frame less than its framing and what is asked in it."""
 RUN_MAX: Final = 1_024
 """Entries of one run: as many small ones as fill a turn."""
+PUSH_MAX: Final = 16
+"""Entries that answer one listed head without being asked for: a peer that is a little behind."""
+INGEST_AT_ONCE: Final = 64
+"""Entries judged and written together: some milliseconds in which nothing else runs."""
 COMPARE_BYTES: Final = 65_536
 """Of a turn, for each of the two comparisons."""
 PROOFS_BYTES: Final = 65_536

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from ledger.bodies import ACCEPT, Accept, Body, Interval, consent_bytes, encode_body
 from ledger.entry import Draft, Entry, Link, seal

@@ -6,7 +6,7 @@ from ledger.entry import Entry
 from ledger.frontier import Frontier
 from ledger.ledger import Ledger, Taken
 from ledger.store import Store
-from ledger.sync import Ingest, Session
+from ledger.sync import Effect, Ingest, Session
 from protocol.units import Digest, PublicKey
 from tests import make_ledger
 from tests.make_ledger import Feed, statement
@@ -52,8 +52,25 @@ def step(session: Session, frame: bytes) -> tuple[list[bytes], int]:
     """The answer to a frame, and how many entries it brought."""
     effects = session.handle(frame)
     for effect in effects:
-        session.perform(effect)
-    return session.reply(), sum(isinstance(effect, Ingest) for effect in effects)
+        done(session, effect)
+    entries = sum(len(effect.entries) for effect in effects if isinstance(effect, Ingest))
+    return session.reply(), entries
+
+
+def done(session: Session, effect: Effect) -> list[Taken]:
+    """Does all of it, as the node does; what became of its entries."""
+    taken: list[Taken] = []
+    left: Effect | None = effect
+    while left is not None:
+        result = session.perform(left)
+        if result is None:
+            return []
+        taken += result.taken
+        if result.fault is not None:
+            raise result.fault
+        assert isinstance(left, Ingest)
+        left = left.after(result)
+    return taken
 
 
 @dataclass
