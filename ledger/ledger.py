@@ -10,7 +10,8 @@ from typing import Final
 from ledger import keys
 from ledger.audit import Audit, Report, begin_audit, check_own_feed
 from ledger.bodies import Accept, Body, Reason, encode_body, kind_of, read_body
-from ledger.calendar import check_innocent, grant_of, release_of
+from ledger.calendar import check_innocent, grant_of, release_of, self_accusing
+from ledger.contradictions import contradictions_with
 from ledger.entry import (
     Draft,
     Entry,
@@ -23,11 +24,12 @@ from ledger.entry import (
     read_entry,
     seal,
 )
-from ledger.evidence import Offence, check
+from ledger.evidence import check
 from ledger.fold import Lease, State
 from ledger.guard import Guard, recovery_fault
+from ledger.judging import Offence
 from ledger.limits import CONFLICTS_MAX
-from ledger.offences import batch_of_evidence, forks_with, turns_with
+from ledger.offences import batch_of_evidence, forks_with
 from ledger.records import Head, Records, batch_of, check_stamp
 from ledger.store import Store
 from ledger.validity import check_body
@@ -219,9 +221,16 @@ class Ledger:
         check_place(draft.header)
         check_body(read_body(draft), draft.header, self.net)
         check_innocent(self._state, body, author=self.feed, ts_ms=ts_ms)
+        self._check_uncontradicted(draft, body)
         self._is_whole = False
         self._guard.reserve(draft)
         return self._commit(draft)
+
+    def _check_uncontradicted(self, draft: Draft, body: Body) -> None:
+        """Raises LocalFault if a peer that has our feed could prove an offence by this entry."""
+        unsigned = Entry(draft=draft, signature=Signature(bytes(64)))
+        if contradictions_with(self._records, self._state, unsigned, body):
+            raise self_accusing("what we have signed before")
 
     def confirm_head(self) -> None:
         """Makes our head the guard's reservation, after the guard was lost.
@@ -315,7 +324,7 @@ class Ledger:
 
     def _keep(self, entry: Entry, body: Body | None) -> Taken:
         feed, is_main = entry.feed, self._is_next(entry)
-        proofs = turns_with(self._records, entry, body)
+        proofs = contradictions_with(self._records, self._state, entry, body)
         if not is_main or self._state.fork_of(feed) is not None:
             proofs += forks_with(self._records, entry)
         is_kept = is_main or len(self._records.conflicts(feed)) < CONFLICTS_MAX
