@@ -13,6 +13,8 @@ ENTRY_BYTES_MAX: Final = HEADER_BYTES_MAX + 64 + BODY_BYTES_MAX + 8
 """Header, signature, body and the framing of the three."""
 EVIDENCE_BYTES_MAX: Final = 2 * ENTRY_BYTES_MAX + 32
 """Two entries, the unit they are about, and framing."""
+RECEIPT_BYTES_MAX: Final = 65_536
+"""Four entries, two certificates, a tick and an outcome take at most 40 kB."""
 REQUEST_BYTES_MAX: Final = 3_600
 """A sealed lease request inside a grant: one takes under 700, extensions may fill the rest."""
 TURN_BYTES_MAX: Final = 72

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ledger.bodies import Accept, Grant, Statement, read_body, requested
 from ledger.entry import Entry, check_seal, read_entry
-from ledger.limits import ENTRY_BYTES_MAX
+from ledger.limits import ENTRY_BYTES_MAX, RECEIPT_BYTES_MAX
 from ledger.validity import check_body
 from protocol.certificate import Certificate, SignedCertificate, read_certificate
 from protocol.codec import Seal, Wire, decode
@@ -22,8 +22,6 @@ from protocol.signing import is_signed
 from protocol.tick import COSIGN_DOMAIN, Outcome, Tick
 from protocol.units import Digest, Millis, NetId, PublicKey
 from protocol.wire import Envelope, Sealed, unpack
-
-RECEIPT_BYTES_MAX = 65_536
 
 RawEntry = Annotated[bytes, Meta(max_length=ENTRY_BYTES_MAX)]
 RawCertificate = Annotated[bytes, Meta(max_length=CERTIFICATE_BYTES_MAX)]

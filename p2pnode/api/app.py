@@ -17,6 +17,7 @@ from p2pnode.api.documents import (
     StatusDocument,
 )
 from p2pnode.api.job_routes import JobServices, job_routes
+from p2pnode.api.ledger_routes import LedgerServices, ledger_routes
 from p2pnode.matching.search import Wish
 from protocol.advert import TIERS, Tier
 from protocol.errors import LocalFault, Unavailable
@@ -41,7 +42,7 @@ class Services:
     """Raises LocalFault."""
 
 
-def build_app(services: Services, jobs: JobServices) -> Litestar:
+def build_app(services: Services, jobs: JobServices, ledger: LedgerServices) -> Litestar:
     """The application, ready for a server."""
 
     @get("/healthz")
@@ -90,7 +91,11 @@ def build_app(services: Services, jobs: JobServices) -> Litestar:
         return {"applies": "now, to new leases"}
 
     return Litestar(
-        route_handlers=[healthz, status, offers, directory, arrivals, ask, *job_routes(jobs)],
+        route_handlers=[
+            *(healthz, status, offers, directory, arrivals, ask),
+            *job_routes(jobs),
+            *ledger_routes(ledger),
+        ],
         exception_handlers={
             LocalFault: _local_fault,
             Unavailable: _unavailable,

@@ -1,4 +1,4 @@
-"""Routes about jobs, leases, receipts and the ledger."""
+"""Routes about jobs, leases and receipts."""
 
 from typing import Protocol
 
@@ -12,10 +12,8 @@ from p2pnode.api.job_documents import (
     JobListDocument,
     JobOrder,
     LeaseListDocument,
-    LedgerDocument,
     ReceiptCheck,
     ReceiptDocument,
-    VerifyDocument,
 )
 
 LOG_BYTES_MAX = 1_048_576
@@ -34,8 +32,6 @@ class JobServices(Protocol):
     def check(self, text: str) -> ReceiptDocument: ...
     def auction(self, name: str) -> AuctionDocument: ...
     def leases(self) -> LeaseListDocument: ...
-    def ledger(self) -> LedgerDocument: ...
-    async def verify(self) -> VerifyDocument: ...
 
 
 def job_routes(services: JobServices) -> list[HTTPRouteHandler]:
@@ -80,23 +76,8 @@ def job_routes(services: JobServices) -> list[HTTPRouteHandler]:
     async def check(data: ReceiptCheck) -> ReceiptDocument:
         return services.check(data.hex)
 
-    return [
-        *(submit, list_jobs, show, cancel, read_log, fetch, receipt, bids, check),
-        *_ledger_routes(services),
-    ]
-
-
-def _ledger_routes(services: JobServices) -> list[HTTPRouteHandler]:
     @get("/v1/leases")
     async def leases() -> LeaseListDocument:
         return services.leases()
 
-    @get("/v1/ledger")
-    async def ledger() -> LedgerDocument:
-        return services.ledger()
-
-    @get("/v1/ledger/verify")
-    async def verify() -> VerifyDocument:
-        return await services.verify()
-
-    return [leases, ledger, verify]
+    return [submit, list_jobs, show, cancel, read_log, fetch, receipt, bids, check, leases]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ledger.receipt import RECEIPT_BYTES_MAX, check_receipt, net_named_by
+from ledger.limits import RECEIPT_BYTES_MAX
+from ledger.receipt import check_receipt, net_named_by
 from protocol.codec import encode
 from protocol.errors import PeerFault
 from protocol.lease import charge
