@@ -4,6 +4,7 @@ from typing import Protocol
 
 from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
+from litestar.params import FromPath, FromQuery, JSONBody
 
 from p2pnode.api.ledger_documents import (
     EvidenceDocument,
@@ -41,11 +42,17 @@ def ledger_routes(services: LedgerServices) -> list[HTTPRouteHandler]:
         return services.ledger()
 
     @get("/v1/ledger/feeds/{name:str}")
-    async def feed(name: str, first: int | None = None, limit: int = SHOWN_DEFAULT) -> FeedDocument:
+    async def feed(
+        name: FromPath[str],
+        first: FromQuery[int | None] = None,
+        limit: FromQuery[int] = SHOWN_DEFAULT,
+    ) -> FeedDocument:
         return services.feed(name, first=first, limit=_bounded(limit))
 
     @get("/v1/ledger/evidence")
-    async def evidence(offender: str | None = None, limit: int = SHOWN_DEFAULT) -> EvidenceDocument:
+    async def evidence(
+        offender: FromQuery[str | None] = None, limit: FromQuery[int] = SHOWN_DEFAULT
+    ) -> EvidenceDocument:
         return services.evidence(offender, limit=_bounded(limit))
 
     @get("/v1/ledger/forks")
@@ -57,11 +64,11 @@ def ledger_routes(services: LedgerServices) -> list[HTTPRouteHandler]:
         return await services.verify()
 
     @post("/v1/ledger/export", status_code=200)
-    async def export_to(data: ExportOrder) -> ExportDocument:
+    async def export_to(data: JSONBody[ExportOrder]) -> ExportDocument:
         return await services.export_to(data)
 
     @post("/v1/ledger/import", status_code=200)
-    async def import_from(data: ImportOrder) -> ImportDocument:
+    async def import_from(data: JSONBody[ImportOrder]) -> ImportDocument:
         return await services.import_from(data)
 
     return [ledger, feed, evidence, forks, verify, export_to, import_from]
