@@ -17,6 +17,8 @@ from protocol.units import NetId, PublicKey
 
 MAGIC: Final = b"p2pnode/export\n"
 VERSION: Final = b"\x01"
+HEAD_BYTES: Final = len(MAGIC) + len(VERSION) + 32
+"""Magic, version and network."""
 DIGEST_BYTES: Final = 32
 END: Final = b"."
 

@@ -109,8 +109,8 @@ async def take_export(file: Path, ledger: Ledger, take: Callable[[bytes], Taken]
     source = await trio.to_thread.run_sync(_open, file, limiter=_FILES)
     tally = Tally()
     with source:
-        records = records_in(source.read, ledger.net)
-        while batch := await trio.to_thread.run_sync(_next, records, file, tally, limiter=_FILES):
+        records = _until_damage(records_in(source.read, ledger.net), file, tally)
+        while batch := await trio.to_thread.run_sync(_next, records, file, limiter=_FILES):
             for record in batch:
                 await trio.lowlevel.checkpoint()
                 _take(record, tally, ledger, take)
@@ -125,20 +125,22 @@ def _open(file: Path) -> IO[bytes]:
         return file.open("rb")
 
 
-def _next(records: Iterator[Record], file: Path, tally: Tally) -> list[Record]:
-    """The next records; fewer where the file ends or is damaged, which the tally then says."""
-    batch: list[Record] = []
+def _until_damage(records: Iterator[Record], file: Path, tally: Tally) -> Iterator[Record]:
+    """The records up to where the file ends or is damaged, which the tally then says."""
+    try:
+        yield from records
+    except PeerFault as fault:
+        if fault.rule in _FATAL:
+            raise LocalFault(
+                f"{file} is nothing for this ledger: {fault}.",
+                "p2pnode ledger export FILE, by a node of this network and version",
+            ) from fault
+        tally.broken = fault.rule
+
+
+def _next(records: Iterator[Record], file: Path) -> list[Record]:
     with host_faults(f"read {file}"):
-        try:
-            batch.extend(islice(records, BATCH))
-        except PeerFault as fault:
-            if fault.rule in _FATAL:
-                raise LocalFault(
-                    f"{file} is nothing for this ledger: {fault}.",
-                    "p2pnode ledger export FILE, by a node of this network and version",
-                ) from fault
-            tally.broken = fault.rule
-    return batch
+        return list(islice(records, BATCH))
 
 
 def _take(record: Record, tally: Tally, ledger: Ledger, take: Callable[[bytes], Taken]) -> None:

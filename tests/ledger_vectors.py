@@ -17,6 +17,7 @@ from protocol.codec import encode_plain
 from protocol.errors import PeerFault
 from protocol.signing import preimage
 from protocol.units import Digest, Millis
+from tests.export_vectors import export_vectors
 from tests.make_ledger import (
     HOUR,
     NET,
@@ -331,6 +332,7 @@ def vectors() -> dict[str, Case]:
         "units.json": unit_vectors(),
         "fold.json": fold_vectors(),
         "receipts.json": receipt_vectors(),
+        "exports.json": export_vectors(),
     }
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.export import DIGEST_BYTES, Record, file_of, records_in
+from ledger.export import DIGEST_BYTES, HEAD_BYTES, Record, file_of, records_in
 from ledger.guard import MemoryGuard
 from ledger.ledger import Ledger, Taken
 from ledger.limits import ENTRY_BYTES_MAX
@@ -25,8 +25,6 @@ from tests.make_ledger import (
     opened_ledger,
     statement,
 )
-
-HEAD_BYTES = 16 + 32
 
 
 def forked() -> Ledger:

@@ -1,6 +1,7 @@
 """ledger/vectors replayed as another implementation would: from the files alone."""
 
 import json
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from ledger.entry import (
     read_entry,
 )
 from ledger.evidence import check
+from ledger.export import records_in
 from ledger.fold import State
 from ledger.units_chain import apply
 from ledger.validity import check_body
@@ -129,3 +131,19 @@ def test_the_fold_is_as_the_vectors_say(order: int) -> None:
         assert [half.id.hex() for half in halves] == told["halves"]
         assert state.newest_half(lease.owner, lease.renter, money="USD") is None
         assert told["newest_half"] is None
+
+
+@pytest.mark.parametrize("case", cases("exports.json"))
+def test_exports_are_read_as_the_vectors_say(case: dict[str, Any]) -> None:
+    records: list[list[str]] = []
+    rule = None
+    source = BytesIO(bytes.fromhex(case["bytes"]))
+    try:
+        records += (
+            [record.tag.decode(), record.raw.hex()]
+            for record in records_in(source.read, net_of("exports.json"))
+        )
+    except PeerFault as fault:
+        rule = fault.rule
+    assert records == case["records"]
+    assert rule == case["rule"]
