@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 import trio
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from litestar import Litestar
 
 from ledger.entry import seal
@@ -21,7 +23,10 @@ from p2pnode.api.ledger_routes import ledger_routes
 from p2pnode.api.schemas import schema_of
 from p2pnode.api.server import serve_api
 from p2pnode.home import find_home
+from p2pnode.known_network import KnownNetwork
 from p2pnode.ledger_views import LedgerViews
+from p2pnode.proofs import verify_proof
+from p2pnode.receipt_check import verify_receipt
 from protocol.errors import LocalFault
 from protocol.units import NetId
 from tests.json_schema import faults
@@ -245,3 +250,42 @@ async def test_the_commands_print_what_the_node_tells(tmp_path: Path) -> None:
     await p2pnode(home, "ledger", "evidence", "check", str(proof), *foreign, code=1)
     await p2pnode(home, "ledger", "evidence", "check", str(proof), code=1)
     await p2pnode(home, "ledger", "evidence", "check", str(tmp_path / "none"), *named, code=3)
+
+
+KNOWN = KnownNetwork(net=NET, genesis=None, by="option")
+[PROOF] = forked().evidence()
+
+
+def test_a_saved_proof_is_checked_alone() -> None:
+    document = checked(verify_proof(PROOF, KNOWN))
+    assert document["proof"]["offender"] == LIAR
+    # Who stands behind the feed is only known where the feed is.
+    assert document["proof"]["peer"] is None
+
+
+@given(place=st.integers(0, len(PROOF) - 1), flip=st.integers(1, 255))
+def test_no_altered_byte_of_a_proof_goes_unseen(place: int, flip: int) -> None:
+    raw = PROOF[:place] + bytes([PROOF[place] ^ flip]) + PROOF[place + 1 :]
+    with pytest.raises(LocalFault, match="proves nothing in network"):
+        verify_proof(raw, KNOWN)
+
+
+@given(raw=st.binary(max_size=400))
+def test_noise_proves_nothing(raw: bytes) -> None:
+    with pytest.raises(LocalFault):
+        verify_proof(raw, KNOWN)
+    with pytest.raises(LocalFault):
+        verify_receipt(raw, KNOWN)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(place=st.integers(48, len(WHOLE) - 1), flip=st.integers(1, 255))
+def test_whatever_is_damaged_in_a_file_what_is_taken_holds(
+    tmp_path: Path, place: int, flip: int
+) -> None:
+    file, here = tmp_path / "ledger", opened_ledger(RENTER)
+    file.write_bytes(WHOLE[:place] + bytes([WHOLE[place] ^ flip]) + WHOLE[place + 1 :])
+    taken = trio.run(views(here).import_from, ImportOrder(file=str(file)))
+    assert not taken.ok
+    assert here.verify().broken is None
+    assert {head.feed for head in here.heads()} <= {head.feed for head in forked().heads()}
