@@ -25,6 +25,7 @@ from ledger.entry import (
     seal,
 )
 from ledger.evidence import check
+from ledger.export import Record, begin_export
 from ledger.fold import Lease, State
 from ledger.guard import Guard, recovery_fault
 from ledger.judging import Offence
@@ -140,6 +141,10 @@ class Ledger:
     def begin_audit(self) -> Audit:
         """What `verify` does, of the store as it is now, to be done beside other work."""
         return begin_audit(self._records)
+
+    def begin_export(self, feed: PublicKey | None = None) -> Iterator[Record]:
+        """All that is stored now, or of one feed; may be walked beside other work."""
+        return begin_export(self._records, feed)
 
     def grant(
         self,

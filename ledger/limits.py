@@ -21,6 +21,8 @@ EVIDENCE_BYTES_MAX: Final = 2 * ENTRY_BYTES_MAX + TICK_BYTES_MAX + SEAL_BYTES + 
 """Two entries, a tick, and framing; 65 headers of a path take less."""
 COSIGN_BYTES_MAX: Final = 128
 """What a witness signs takes 110 with its longest integers."""
+RECEIPT_BYTES_MAX: Final = 65_536
+"""Four entries, two certificates, a tick and an outcome take at most 40 kB."""
 REQUEST_BYTES_MAX: Final = 3_600
 """A sealed lease request inside a grant: one takes under 700, extensions may fill the rest."""
 TURN_BYTES_MAX: Final = 72

@@ -19,6 +19,7 @@ from protocol.codec import encode_plain
 from protocol.signing import preimage
 from protocol.units import Digest, Millis
 from tests.evidence_vectors import evidence_vectors
+from tests.export_vectors import export_vectors
 from tests.make_evidence import (
     SEED,
     answer,
@@ -317,6 +318,7 @@ def vectors() -> dict[str, Case]:
         "units.json": unit_vectors(),
         "fold.json": fold_vectors(),
         "receipts.json": receipt_vectors(),
+        "exports.json": export_vectors(),
     }
 
 

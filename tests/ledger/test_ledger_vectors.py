@@ -2,6 +2,7 @@
 
 import json
 import re
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from ledger.entry import (
     read_entry,
 )
 from ledger.evidence import check
+from ledger.export import records_in
 from ledger.fold import State
 from ledger.intervals import Interval
 from ledger.units_chain import apply
@@ -132,3 +134,19 @@ def test_the_fold_is_as_the_vectors_say(order: int) -> None:
         assert [half.id.hex() for half in halves] == told["halves"]
         assert state.newest_half(lease.owner, lease.renter, money="USD") is None
         assert told["newest_half"] is None
+
+
+@pytest.mark.parametrize("case", cases("exports.json"))
+def test_exports_are_read_as_the_vectors_say(case: dict[str, Any]) -> None:
+    records: list[list[str]] = []
+    rule = None
+    source = BytesIO(bytes.fromhex(case["bytes"]))
+    try:
+        records += (
+            [record.tag.decode(), record.raw.hex()]
+            for record in records_in(source.read, net_of("exports.json"))
+        )
+    except PeerFault as fault:
+        rule = fault.rule
+    assert records == case["records"]
+    assert rule == case["rule"]
