@@ -157,6 +157,8 @@ class Statement(Wire, frozen=True, kw_only=True):
     """Digest of the last co-signed tick."""
     half: Hash | UnsetType = field(default=UNSET, name="7")
     """Id of the other side's half that this one answers."""
+    paid_micro: Money | UnsetType = field(default=UNSET, name="8")
+    """Cumulative sum that has reached the owner, by its own word; absent: nothing has."""
 
 
 Rail = RailHold | RailCapture | RailVoid

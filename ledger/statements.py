@@ -5,11 +5,17 @@ from msgspec import UNSET
 from ledger.bodies import Statement
 from protocol.codec import encode_plain
 from protocol.signing import digest
+from protocol.units import Micros
 
 
 def is_answer(statement: Statement) -> bool:
     """Whether its author owes by it what the other side's half says."""
     return statement.half is not UNSET
+
+
+def paid_of(statement: Statement) -> Micros:
+    """What has been paid by its word."""
+    return Micros(0) if statement.paid_micro is UNSET else statement.paid_micro
 
 
 def account_topic(statement: Statement) -> bytes:
@@ -31,5 +37,9 @@ def contradicts(first: Statement, second: Statement) -> bool:
         return False
     if first.ctr == second.ctr:
         return first != second
-    has_fallen = second.used_ms < first.used_ms or second.amount_micro < first.amount_micro
+    has_fallen = (
+        second.used_ms < first.used_ms
+        or second.amount_micro < first.amount_micro
+        or paid_of(second) < paid_of(first)
+    )
     return first.ctr < second.ctr and has_fallen
