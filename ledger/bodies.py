@@ -202,9 +202,12 @@ KINDS: Final[dict[int, type[Body]]] = {
 }
 
 
+_KIND_OF: Final = {shape: kind for kind, shape in KINDS.items()}
+
+
 def kind_of(body: Body) -> int:
     """The number that a header bears for this body."""
-    return next(kind for kind, shape in KINDS.items() if shape is type(body))
+    return _KIND_OF[type(body)]
 
 
 def encode_body(body: Body) -> bytes:

@@ -54,6 +54,11 @@ def contradictions_with(
             return []
 
 
+def stands_alone(body: Body | None) -> bool:
+    """Whether entries that say such a thing contradict no other, whatever that says."""
+    return not isinstance(body, Grant | Release | Statement | Capacity | Probe | Checkpoint)
+
+
 def _accounts_with(
     records: Records, state: State, entry: Entry, body: Statement
 ) -> Iterator[bytes]:

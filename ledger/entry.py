@@ -1,5 +1,6 @@
 """One link of a peer's feed: header, signature, body. SPEC.md section 2. Knows no kind but 0."""
 
+import re
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Final, Literal
@@ -7,8 +8,9 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta
 
 from ledger.limits import BODY_BYTES_MAX, ENTRY_BYTES_MAX, HEADER_BYTES_MAX, KIND_MAX
-from protocol.codec import Hash, Instant, Key, Seal, UInt, Wire, decode, encode
+from protocol.codec import Hash, Instant, Key, Seal, UInt, Wire, decode
 from protocol.errors import PeerFault
+from protocol.layout import UINT, length, read_bytes, uint, uint_of
 from protocol.signing import Signer, is_signed, preimage
 from protocol.units import Digest, Millis, NetId, PublicKey, Signature
 
@@ -20,7 +22,7 @@ Kind = Annotated[int, Meta(ge=0, le=KIND_MAX)]
 RulesPrefix = Annotated[bytes, Meta(min_length=8, max_length=8)]
 
 
-class Header(Wire, frozen=True, array_like=True):
+class Header(Wire, frozen=True, array_like=True, gc=False):
     """The signed part of an entry; its digest is the entry's id."""
 
     v: Literal[1]
@@ -83,7 +85,7 @@ class Entry:
     @property
     def raw(self) -> bytes:
         """The bytes that travel and are stored."""
-        return encode(Frame(hdr=self.draft.hdr, sig=self.signature, body=self.draft.body))
+        return pack_frame(self.draft.hdr, self.signature, self.draft.body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,20 @@ class Link:
     seq: int
     id: Digest
     ts_ms: Millis
+
+
+def pack_header(header: Header) -> bytes:
+    """As `encode`, in less time."""
+    return b"".join((
+        b"\x89\x01\x58\x20", header.feed, uint(header.seq), b"\x58\x20", header.prev,
+        uint(header.ts_ms), uint(header.kind), b"\x48", header.rules, b"\x58\x20",
+        header.body_hash, uint(header.body_len),
+    ))  # fmt: skip
+
+
+def pack_frame(hdr: bytes, sig: Signature, body: bytes) -> bytes:
+    """As `encode` of a Frame, in less time."""
+    return b"".join((b"\x83", length(len(hdr)), hdr, b"\x58\x40", sig, length(len(body)), body))
 
 
 def link_of(draft: Draft) -> Link:
@@ -127,7 +143,7 @@ def draft_entry(
         body_hash=Digest(sha256(body).digest()),
         body_len=len(body),
     )
-    hdr = encode(header)
+    hdr = pack_header(header)
     return Draft(header=header, hdr=hdr, body=body, id=id_of(hdr, net))
 
 
@@ -144,19 +160,79 @@ def read_entry(raw: bytes, net: NetId) -> Entry:
     if len(raw) > ENTRY_BYTES_MAX:
         raise PeerFault("entry.size", f"{len(raw)} bytes")
     try:
+        hdr, sig, body = _fields(raw)
+    except (ValueError, IndexError):
+        hdr, sig, body = _decoded_fields(raw)
+    return Entry(draft=read_draft(hdr, body, net), signature=sig)
+
+
+def _fields(raw: bytes) -> tuple[bytes, Signature, bytes]:
+    """Header, signature and body, item by item: ValueError or IndexError unless all is as usual."""
+    hdr, at = read_bytes(raw, 1)
+    body, stop = read_bytes(raw, at + 66)
+    if raw[0] != 0x83 or raw[at : at + 2] != b"\x58\x40" or stop != len(raw):
+        raise ValueError("not a frame")
+    if len(hdr) > HEADER_BYTES_MAX or not 1 <= len(body) <= BODY_BYTES_MAX:
+        raise ValueError("out of bounds")
+    return hdr, Signature(raw[at + 2 : at + 66]), body
+
+
+def _decoded_fields(raw: bytes) -> tuple[bytes, Signature, bytes]:
+    """The same by the codec, which says what is wrong."""
+    try:
         frame = decode(raw, Frame, size_max=ENTRY_BYTES_MAX)
     except PeerFault as fault:
         raise PeerFault("entry.form", fault.detail) from fault
-    return Entry(draft=read_draft(frame.hdr, frame.body, net), signature=frame.sig)
+    return frame.hdr, frame.sig, frame.body
 
 
 def read_draft(hdr: bytes, body: bytes, net: NetId) -> Draft:
     """The unsigned entry of these parts. Raises PeerFault `entry.form`."""
+    header = _laid_out_header(hdr) or _decoded_header(hdr)
+    return Draft(header=header, hdr=hdr, body=body, id=id_of(hdr, net))
+
+
+_LAYOUT: Final = re.compile(
+    rb"\x89\x01\x58\x20(.{32})"  # version, feed
+    + UINT  # seq
+    + rb"\x58\x20(.{32})"  # prev
+    + UINT  # ts_ms
+    + UINT  # kind
+    + rb"\x48(.{8})"  # rules
+    + rb"\x58\x20(.{32})"  # body_hash
+    + UINT,  # body_len
+    re.DOTALL,
+)
+
+
+def _laid_out_header(hdr: bytes) -> Header | None:
+    """The header by its layout; None if it has another, or is out of bounds."""
+    match = _LAYOUT.fullmatch(hdr)
+    if match is None:
+        return None
+    feed, seq, prev, ts, number, rules, body_hash, size = match.groups()
+    ts_ms, kind, body_len = uint_of(ts), uint_of(number), uint_of(size)
+    if ts_ms < 1 or kind > KIND_MAX or not 1 <= body_len <= BODY_BYTES_MAX:
+        return None
+    return Header(
+        1,
+        PublicKey(feed),
+        uint_of(seq),
+        Digest(prev),
+        Millis(ts_ms),
+        kind,
+        rules,
+        Digest(body_hash),
+        body_len,
+    )
+
+
+def _decoded_header(hdr: bytes) -> Header:
+    """The same by the codec, which says what is wrong."""
     try:
-        header = decode(hdr, Header, size_max=HEADER_BYTES_MAX)
+        return decode(hdr, Header, size_max=HEADER_BYTES_MAX)
     except PeerFault as fault:
         raise PeerFault("entry.form", fault.detail) from fault
-    return Draft(header=header, hdr=hdr, body=body, id=id_of(hdr, net))
 
 
 def check_place(header: Header) -> None:

@@ -252,6 +252,9 @@ def _order(half: Half) -> tuple[int, Digest]:
 
 def _insert(halves: list[Half], new: Half) -> None:
     """Puts the half where it belongs, unless it is there."""
+    if not halves or _order(halves[-1]) < _order(new):
+        halves.append(new)
+        return
     place = bisect_left(halves, _order(new), key=_order)
     if halves[place : place + 1] != [new]:
         halves.insert(place, new)

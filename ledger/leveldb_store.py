@@ -42,9 +42,10 @@ class LevelDbStore:
 
     def write(self, batch: Batch, *, sync: bool) -> None:
         try:
-            with self._database.write_batch(transaction=True, sync=sync) as writes:
-                for key, value in batch.items():
-                    writes.put(key, value)
+            writes = self._database.write_batch(sync=sync)
+            for key, value in batch.items():
+                writes.put(key, value)
+            writes.write()
         except plyvel.Error as error:
             _raise(error, self._path)
 

@@ -11,8 +11,9 @@ from ledger.bodies import Accept, Body, Grant, Release, ReleaseTurn, Statement, 
 from ledger.entry import Entry, Link, read_entry
 from ledger.store import Store
 from ledger.units_chain import turns_of
-from protocol.codec import Hash, Instant, UInt, Wire, decode, encode
+from protocol.codec import Hash, Instant, UInt, Wire, decode
 from protocol.errors import LocalFault, PeerFault
+from protocol.layout import uint
 from protocol.units import Digest, Millis, NetId, PublicKey
 
 SCHEMA: Final = b"\x01"
@@ -160,28 +161,35 @@ def check_stamp(store: Store, *, net: NetId, uuid: bytes) -> None:
         )
 
 
-def batch_of(
-    entry: Entry, body: Body | None, *, is_main: bool, is_ours: bool
-) -> dict[bytes, bytes]:
-    """All that is written for one entry: itself, the feed's end, and its indices."""
-    feed, seq = entry.feed, entry.seq
-    place = feed + keys.number(seq)
-    batch = {keys.place(entry.id): place}
-    if is_main:
-        batch[keys.entry(feed, seq)] = entry.raw
-        batch[keys.head(feed)] = encode(HeadRecord(seq, entry.id, entry.header.ts_ms))
-    else:
-        batch[keys.conflict(feed, seq, entry.id)] = entry.raw
+def put_entry(batch: dict[bytes, bytes], entry: Entry, body: Body | None, *, is_main: bool) -> None:
+    """Adds all that is written for one entry: itself and its indices."""
+    header, entry_id = entry.draft.header, entry.draft.id
+    feed, seq = header.feed, header.seq
+    number = keys.number(seq)
+    place = feed + number
+    key = keys.ENTRIES + place if is_main else keys.conflict(feed, seq, entry_id)
+    batch[key] = entry.raw
+    batch[keys.place(entry_id)] = place
     for turn in turns_of(body):
-        batch[keys.turn(feed, turn.unit, turn.ctr, entry.id)] = keys.number(seq)
+        batch[keys.turn(feed, turn.unit, turn.ctr, entry_id)] = number
         if isinstance(turn, ReleaseTurn):
-            batch[keys.ending(feed, turn.unit, turn.lctr, entry.id)] = keys.number(seq)
+            batch[keys.ending(feed, turn.unit, turn.lctr, entry_id)] = number
     for referred in _references(body):
-        batch[keys.reference(referred, entry.id)] = place
-    if is_ours and isinstance(body, Grant):
+        batch[keys.reference(referred, entry_id)] = place
+
+
+def put_head(batch: dict[bytes, bytes], feed: PublicKey, head: Link) -> None:
+    """Adds where the feed's main chain ends: the encoding of a HeadRecord."""
+    batch[keys.head(feed)] = b"".join(
+        (b"\x83", uint(head.seq), b"\x58\x20", head.id, uint(head.ts_ms))
+    )
+
+
+def put_answer(batch: dict[bytes, bytes], entry: Entry, body: Body | None) -> None:
+    """Adds that an entry of ours answers a renter's request, if it does."""
+    if isinstance(body, Grant):
         renter, request = requested(body)
         batch[keys.nonce(renter, request.nonce)] = entry.id
-    return batch
 
 
 def _references(body: Body | None) -> tuple[Digest, ...]:

@@ -198,7 +198,7 @@ class Accounts:
         return self._tick(last.tick)
 
     def _check_half(self, half: Half, tick: Sealed[Tick] | None, lease: Lease) -> None:
-        """The account may grow by what the tick says and by nothing else; without one not at all."""
+        """The account may grow by what the tick says and no more; without one not at all."""
         said = half.statement
         before = [
             other.statement

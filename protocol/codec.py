@@ -5,12 +5,12 @@ the bytes received, so two peers can never read one message differently.
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
+from functools import cache
 from typing import Annotated, Final, NoReturn, TypeVar
 
 import cbor2
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType, inspect
 
 from protocol.errors import PeerFault
 from protocol.limits import (
@@ -73,12 +73,15 @@ def _refuse_tag(_value: object, _immutable: bool = False) -> NoReturn:
 _TAGS_OF_CBOR2: Final = (
     0, 1, 2, 3, 4, 5, 25, 28, 29, 30, 35, 36, 37, 100, 256, 258, 260, 261, 1004, 43000, 55799,
 )  # fmt: skip
-_NO_TAGS: Final = MappingProxyType(dict.fromkeys(_TAGS_OF_CBOR2, _refuse_tag))
+_NO_TAGS: Final = dict.fromkeys(_TAGS_OF_CBOR2, _refuse_tag)
+_NUMBERS: Final = {str(number): number for number in range(24)}
+"""Names of the fields of numbered structs."""
 
 
 def encode(value: Wire) -> bytes:
     """The one encoding of a struct."""
-    return encode_plain(msgspec.to_builtins(value, builtin_types=(bytes,)))
+    plain = msgspec.to_builtins(value, builtin_types=(bytes,))
+    return cbor2.dumps(plain) if _is_in_order(type(value)) else encode_plain(plain)
 
 
 def encode_plain(value: object) -> bytes:
@@ -101,7 +104,16 @@ def decode(raw: bytes, shape: type[W], *, size_max: int) -> W:
 def encode_numbered(value: Wire) -> bytes:
     """The one encoding of a struct whose fields are named "0" to "23": a map with integer keys."""
     fields = msgspec.to_builtins(value, builtin_types=(bytes,))
-    return encode_plain({int(number): field for number, field in fields.items()})
+    plain = {_NUMBERS[name]: field for name, field in fields.items()}
+    return cbor2.dumps(plain) if _is_in_order(type(value)) else encode_plain(plain)
+
+
+def checked_numbered(value: W) -> W:
+    """The struct as whoever decodes its encoding will have it; its maker may have ignored bounds.
+
+    Raises PeerFault `codec.shape`.
+    """
+    return _converted(msgspec.to_builtins(value, builtin_types=(bytes,)), type(value))
 
 
 def decode_numbered(raw: bytes, shape: type[W], *, size_max: int) -> W:
@@ -116,6 +128,33 @@ def decode_numbered(raw: bytes, shape: type[W], *, size_max: int) -> W:
     if encode_numbered(value) != raw:
         raise PeerFault("codec.form", "not the canonical encoding")
     return value
+
+
+@cache
+def _is_in_order(shape: type[Wire]) -> bool:
+    """Whether all maps in values of this shape are made in canonical order, so none needs sorting.
+
+    Whether "10" comes after "9" is asked of names: numbers up to 23 lie so by length, then bytes.
+    """
+    return _is_sorted(inspect.type_info(shape))
+
+
+def _is_sorted(kind: inspect.Type) -> bool:
+    match kind:
+        case inspect.StructType():
+            names = [field.encode_name for field in kind.fields]
+            ordered = sorted(names, key=lambda name: (len(name), name))
+            return (kind.array_like or names == ordered) and all(
+                _is_sorted(field.type) for field in kind.fields
+            )
+        case inspect.UnionType():
+            return all(_is_sorted(each) for each in kind.types)
+        case inspect.VarTupleType():
+            return _is_sorted(kind.item_type)
+        case inspect.IntType() | inspect.BytesType() | inspect.StrType() | inspect.LiteralType():
+            return True
+        case _:
+            return isinstance(kind, inspect.CustomType) and kind.cls is UnsetType
 
 
 def decode_plain(raw: bytes, *, size_max: int) -> object:

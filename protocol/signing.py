@@ -1,11 +1,18 @@
 """Ed25519 by libsodium, one preimage form for every use. SPEC.md section 3."""
 
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
-from nacl.bindings import crypto_core_ed25519_is_valid_point
+from nacl.bindings import (
+    crypto_core_ed25519_is_valid_point,
+    crypto_sign,
+    crypto_sign_BYTES,
+    crypto_sign_open,
+    crypto_sign_PUBLICKEYBYTES,
+    crypto_sign_seed_keypair,
+)
 from nacl.exceptions import BadSignatureError
-from nacl.signing import SigningKey, VerifyKey
 
 from protocol.units import Digest, NetId, PeerId, PublicKey, Signature
 
@@ -17,12 +24,12 @@ class Signer:
     """A secret key that signs; its secret never shows in a text."""
 
     def __init__(self, seed: bytes) -> None:
-        self._key = SigningKey(seed)
-        self.public: Final = PublicKey(bytes(self._key.verify_key))
+        public, self._secret = crypto_sign_seed_keypair(seed)
+        self.public: Final = PublicKey(public)
 
     def sign(self, domain: str, net: NetId, data: bytes) -> Signature:
         """The signature over `data`, for this use and this network only."""
-        return Signature(self._key.sign(preimage(domain, net, data)).signature)
+        return Signature(crypto_sign(preimage(domain, net, data), self._secret)[:crypto_sign_BYTES])
 
     def __repr__(self) -> str:
         return f"Signer({self.public.hex()[:8]})"
@@ -30,14 +37,21 @@ class Signer:
 
 def preimage(domain: str, net: NetId, data: bytes) -> bytes:
     """The bytes that are signed: use, version, network, content. SPEC.md 3.1."""
-    return b"p2pnode/" + domain.encode("ascii") + b"/1\0" + net + data
+    return _prefix(domain, net) + data
+
+
+@lru_cache(maxsize=64)
+def _prefix(domain: str, net: NetId) -> bytes:
+    return b"p2pnode/" + domain.encode("ascii") + b"/1\0" + net
 
 
 def is_signed(key: PublicKey, domain: str, net: NetId, data: bytes, *, by: Signature) -> bool:
     """Whether `by` is the signature of `key` over `data` in this domain and network."""
+    if len(key) != crypto_sign_PUBLICKEYBYTES or len(by) != crypto_sign_BYTES:
+        return False
     try:
-        VerifyKey(key).verify(preimage(domain, net, data), by)
-    except (BadSignatureError, ValueError):
+        crypto_sign_open(by + preimage(domain, net, data), key)
+    except BadSignatureError:
         return False
     return True
 

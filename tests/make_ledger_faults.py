@@ -15,14 +15,15 @@ class Fuse:
     """Blows at the n-th write, before or after that write is done."""
 
     def __init__(self, n: int, *, after: bool) -> None:
-        self._left = n
+        self.left = n
+        """Steps yet to begin, the one that blows included."""
         self._after = after
         self.is_blown = False
 
     def step(self, *, done: bool) -> None:
         if not done:
-            self._left -= 1
-        if self._left == 0 and done == self._after:
+            self.left -= 1
+        if self.left == 0 and done == self._after:
             self.is_blown = True
             raise Crash
 

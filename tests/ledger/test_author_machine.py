@@ -123,14 +123,27 @@ class Author(RuleBasedStateMachine):
         if self.mine.lease(grant) is not None:
             self.mine.release(grant, now, at_ms=end, reason="unpaid")
 
+    def write_group(self, count: int) -> None:
+        head = self.mine.head(self.mine.feed)
+        assert head is not None
+        bodies = [statement(ctr=head.seq + n, used=head.seq + n) for n in range(count)]
+        self.mine.append_all(bodies, self.time(1))
+
     @precondition(lambda self: self.is_whole and self.mine.head(self.mine.feed) is not None)
-    @rule(n=st.integers(1, 4), after=st.booleans(), what=st.booleans())
-    def crash(self, n: int, after: bool, what: bool) -> None:
-        fuse = Fuse(n, after=after)
+    @rule(count=st.integers(0, 5))
+    def append_all(self, count: int) -> None:
+        self.write_group(count)
+
+    @precondition(lambda self: self.is_whole and self.mine.head(self.mine.feed) is not None)
+    @rule(n=st.integers(1, 4), after=st.booleans(), what=st.sampled_from(["grant", "one", "group"]))
+    def crash(self, n: int, after: bool, what: str) -> None:
+        fuse, count = Fuse(n, after=after), self.count()
         try:
             self.mine = self.reopen(fuse)
-            if what:
+            if what == "grant":
                 self.write_grant(UNIT, 1, 5, 5)
+            elif what == "group":
+                self.write_group(3)
             else:
                 head = self.mine.head(self.mine.feed)
                 assert head is not None
@@ -138,6 +151,37 @@ class Author(RuleBasedStateMachine):
         except Crash:
             pass
         self.mine = self.reopen()
+        if what == "group":
+            self.forget_what_never_was(count)
+
+    @precondition(lambda self: self.is_whole and self.mine.head(self.mine.feed) is not None)
+    @rule(n=st.integers(1, 2), after=st.booleans(), lost=st.booleans())
+    def crash_in_a_group(self, n: int, after: bool, lost: bool) -> None:
+        """If the store lost the group too before the guard knew it, it never was."""
+        before, shown, count = copy_of(self.store), self.mine.head(OWNER.public), self.count()
+        fuse = Fuse(n, after=after)
+        try:
+            self.mine = self.reopen(fuse)
+            self.write_group(3)
+        except Crash:
+            self.publish()
+            assert self.replica.head(OWNER.public) == shown
+        held = self.guard.reserved()
+        assert held is not None
+        assert shown is not None
+        if lost and held.id == shown.id:
+            self.store = before
+        self.mine = self.reopen()
+        assert self.mine.fault() is None
+        self.forget_what_never_was(count)
+
+    def count(self) -> int:
+        return len(self.signer.signed)
+
+    def forget_what_never_was(self, count: int) -> None:
+        """A group is signed before it is reserved; what a crash took of it nobody has seen."""
+        stored = [entry.draft.hdr for entry in self.mine._records.all_entries()]
+        self.signer.signed[count:] = [hdr for hdr in self.signer.signed[count:] if hdr in stored]
 
     @precondition(lambda self: self.is_whole)
     @rule()

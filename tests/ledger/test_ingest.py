@@ -391,7 +391,7 @@ def test_a_store_that_cannot_be_read_is_told_to_our_user() -> None:
         here.entry(first.id)
     store.write({keys.head(OWNER.public): b"\0"}, sync=True)
     with pytest.raises(LocalFault, match="cannot be read"):
-        here.head(OWNER.public)
+        ledger(STRANGER, store=store)
 
 
 def test_turns_below_the_first_are_none() -> None:

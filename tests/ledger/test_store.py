@@ -132,8 +132,7 @@ def test_a_path_that_cannot_be_is_unavailable(tmp_path: Path) -> None:
 class FullDatabase:
     """Answers as LevelDB does when the disk is full."""
 
-    def write_batch(self, *, transaction: bool, sync: bool) -> object:
-        assert transaction
+    def write_batch(self, *, sync: bool) -> object:
         assert sync
         raise plyvel.IOError(b"IO error: /db/000005.log: No space left on device")
 

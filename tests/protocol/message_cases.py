@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from nacl.signing import SigningKey
+
 from protocol.advert import Host, Surcharge, TierAsk
 from protocol.codec import Wire, encode
 from protocol.genesis import Genesis, net_of
@@ -46,7 +48,7 @@ def envelope_cases(body: Wire) -> list[tuple[str, bytes, str]]:
     raw = encode(body)
     good = FEED.sign(kind, NET, raw)
     flipped = raw[:-1] + bytes([raw[-1] ^ 1])
-    unprefixed = Signature(FEED._key.sign(raw).signature)
+    unprefixed = Signature(SigningKey(bytes([2]) * 32).sign(raw).signature)
     small = PublicKey(b"\x01" + bytes(31))
     assert preimage(kind, NET, raw) != raw
     return [

@@ -25,9 +25,7 @@ TEXT_MAX = 20
 @cache
 def structs(shape: type[Wire]) -> st.SearchStrategy[Any]:
     """Values of the struct, within the bounds of every field; optional ones come and go."""
-    fields = {
-        field.encode_name: _of_type(field.type, Meta()) for field in msgspec.structs.fields(shape)
-    }
+    fields = {field.name: _of_type(field.type, Meta()) for field in msgspec.structs.fields(shape)}
     return st.fixed_dictionaries(fields).map(lambda drawn: _built(shape, drawn))
 
 

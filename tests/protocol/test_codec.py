@@ -3,6 +3,7 @@
 from typing import Any
 
 import cbor2
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,6 +42,7 @@ class Numbered(Wire, frozen=True, rename={"number": "0", "text": "10", "list": "
 def test_what_is_encoded_decodes_to_the_same(shape: type[Wire], data: st.DataObject) -> None:
     value = data.draw(structs(shape))
     raw = encode(value)
+    assert raw == cbor2.dumps(msgspec.to_builtins(value, builtin_types=(bytes,)), canonical=True)
     assert decode(raw, shape, size_max=len(raw)) == value
 
 

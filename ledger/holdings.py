@@ -1,0 +1,76 @@
+"""What this replica has: its records, what they add up to, and where feeds end.
+
+The three change together: first the store, then what is remembered of it. SPEC.md sections 5, 7.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from ledger.entry import Link
+from ledger.evidence import check
+from ledger.fold import State
+from ledger.records import Records
+from ledger.store import Batch, Store
+from protocol.errors import LocalFault
+from protocol.units import NetId, PublicKey
+
+
+class Holdings:
+    """The one writer of a store, and the memory of what it holds."""
+
+    def __init__(self, store: Store, net: NetId) -> None:
+        self.net: Final = net
+        self.records: Final = Records(store=store, net=net)
+        self.state: Final = State()
+        self._store = store
+        self._heads = dict(self.records.heads())
+        self._is_whole = True
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every write so far is known to have been done."""
+        return self._is_whole
+
+    def head(self, feed: PublicKey) -> Link | None:
+        """The end of the feed's main chain."""
+        return self._heads.get(feed)
+
+    def heads(self) -> list[tuple[PublicKey, Link]]:
+        """All feeds with the ends of their main chains, in the order of the feeds."""
+        return [(feed, self._heads[feed]) for feed in sorted(self._heads)]
+
+    def check_whole(self) -> None:
+        """Raises LocalFault after a write that failed: nobody knows what it left."""
+        if not self._is_whole:
+            raise LocalFault("A write to the ledger failed before.", "restart the node")
+
+    def begin_step(self) -> None:
+        """From here to `end_step` whatever fails leaves us not whole."""
+        self._is_whole = False
+
+    def end_step(self) -> None:
+        """All of it is done."""
+        self._is_whole = True
+
+    def write(self, batch: Batch, *, sync: bool) -> None:
+        """Into the store. Raises as `Store.write`."""
+        self.begin_step()
+        self._store.write(batch, sync=sync)
+        self.end_step()
+
+    def move_head(self, feed: PublicKey, head: Link) -> None:
+        """The feed's main chain ends there now."""
+        self._heads[feed] = head
+
+    def learn_forks(self, proofs: Iterable[bytes]) -> None:
+        """The evidence is in the store now."""
+        for raw in proofs:
+            offence = check(raw, self.net)
+            if offence.seq is not None:
+                self.state.fork(offence.offender, offence.seq)
+
+    def load(self) -> None:
+        """Folds all that is stored."""
+        for entry in self.records.all_entries():
+            self.state.apply(entry)
+        self.learn_forks(self.records.evidence())

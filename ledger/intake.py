@@ -1,0 +1,184 @@
+"""What peers hand in: entries and evidence, judged and kept. SPEC.md sections 5.3 and 8."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from ledger.bodies import Body, Statement, read_body
+from ledger.contradictions import contradictions_with, stands_alone
+from ledger.entry import Entry, Header, Link, check_link, check_place, check_seal, link_of
+from ledger.evidence import check
+from ledger.fold import Account
+from ledger.holdings import Holdings
+from ledger.judging import Offence
+from ledger.limits import CONFLICTS_MAX
+from ledger.offences import batch_of_evidence, forks_with
+from ledger.records import put_answer, put_entry, put_head
+from ledger.statements import contradicts, is_answer
+from ledger.validity import check_body
+from protocol.errors import PeerFault
+from protocol.units import PublicKey
+
+
+class Taken(Enum):
+    """What became of an entry that was handed in."""
+
+    NEW = "new"
+    """It follows its feed's head, and is the head now."""
+    KNOWN = "known"
+    """It was here already."""
+    MISSING = "missing"
+    """Its predecessor is not here: ask for that first. Nothing was kept; nobody is at fault."""
+    CONFLICT = "conflict"
+    """Its author has forked its feed; it was kept as evidence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTaken:
+    """What became of entries that were handed in together."""
+
+    taken: tuple[Taken, ...]
+    """Of each, up to the first that was refused."""
+    fault: PeerFault | None
+    """Why that one was. Those after it were not looked at."""
+
+
+class Intake:
+    """Judges entries one after the other; those that only follow are written together."""
+
+    def __init__(self, held: Holdings, feed: PublicKey) -> None:
+        """`feed` is our own: entries of it are on the disk at once."""
+        self._held = held
+        self._feed = feed
+        self._gathered: list[tuple[Entry, Body | None]] = []
+        self._ends: dict[PublicKey, Link] = {}
+        """Where feeds end with what is gathered."""
+        self._halves: dict[Account, Statement] = {}
+        """The last halves of accounts, with what is gathered."""
+
+    def take(self, entries: Iterable[Entry]) -> RunTaken:
+        """See Ledger.ingest_run."""
+        self._held.check_whole()
+        taken: list[Taken] = []
+        fault = None
+        try:
+            taken += (self._take(entry) for entry in entries)
+        except PeerFault as refusal:
+            fault = refusal
+        self._write_gathered()
+        return RunTaken(taken=tuple(taken), fault=fault)
+
+    def _take(self, entry: Entry) -> Taken:
+        draft = entry.draft
+        header, feed = draft.header, draft.header.feed
+        check_place(header)
+        end = self._ends.get(feed) or self._held.head(feed)
+        is_plain = _is_next(header, end) and self._held.state.fork_of(feed) is None
+        if is_plain:
+            check_link(header, end)
+        else:
+            # What is said of other entries is read from the store, so it must be whole.
+            self._write_gathered()
+            if (early := self._judge_place(entry)) is not None:
+                return early
+        check_seal(entry, self._held.net)
+        body = read_body(draft)
+        check_body(body, header, self._held.net)
+        if is_plain and feed != self._feed and self._is_quiet(feed, body):
+            self._gathered.append((entry, body))
+            self._ends[feed] = link_of(draft)
+            return Taken.NEW
+        self._write_gathered()
+        return self._keep(entry, body)
+
+    def _is_quiet(self, feed: PublicKey, body: Body | None) -> bool:
+        """Whether no other entry needs to be read to see that this one contradicts none."""
+        if not isinstance(body, Statement):
+            return stands_alone(body)
+        account = (feed, body.peer, body.money, is_answer(body))
+        last = self._halves.get(account) or self._last_half(account)
+        self._halves[account] = body
+        return last is None or (last.ctr < body.ctr and not contradicts(last, body))
+
+    def _last_half(self, account: Account) -> Statement | None:
+        author, peer, money, answers = account
+        half = self._held.state.last_half(author, peer, money=money, is_answer=answers)
+        return None if half is None else half.statement
+
+    def _judge_place(self, entry: Entry) -> Taken | None:
+        """What becomes at once of an entry that is not just the next; None: judge it further."""
+        header = entry.header
+        if any(other.id == entry.id for other in self._at(header.feed, header.seq)):
+            return Taken.KNOWN
+        before = self._at(header.feed, header.seq - 1)
+        if header.seq > 0 and not before:
+            return Taken.MISSING
+        for other in before:
+            if other.id == header.prev:
+                check_link(header, link_of(other.draft))
+        return None
+
+    def _at(self, feed: PublicKey, seq: int) -> list[Entry]:
+        """All entries there; only a forked feed can have more than one."""
+        if self._held.state.fork_of(feed) is not None:
+            return self._held.records.at(feed, seq)
+        main = self._held.records.entry(feed, seq) if seq >= 0 else None
+        return [] if main is None else [main]
+
+    def _write_gathered(self) -> None:
+        if not self._gathered:
+            self._halves.clear()
+            return
+        batch: dict[bytes, bytes] = {}
+        for entry, body in self._gathered:
+            put_entry(batch, entry, body, is_main=True)
+        for feed, head in self._ends.items():
+            put_head(batch, feed, head)
+        self._held.write(batch, sync=False)
+        for feed, head in self._ends.items():
+            self._held.move_head(feed, head)
+        for entry, body in self._gathered:
+            self._held.state.add(entry, body)
+        self._gathered.clear()
+        self._ends.clear()
+        self._halves.clear()
+
+    def _keep(self, entry: Entry, body: Body | None) -> Taken:
+        feed, records = entry.feed, self._held.records
+        is_main, is_ours = _is_next(entry.header, self._held.head(feed)), feed == self._feed
+        proofs = contradictions_with(records, self._held.state, entry, body)
+        if not is_main or self._held.state.fork_of(feed) is not None:
+            proofs += forks_with(records, entry)
+        is_kept = is_main or len(records.conflicts(feed)) < CONFLICTS_MAX
+        batch = batch_of_evidence(records, proofs)
+        is_grave = bool(batch)
+        if is_kept:
+            put_entry(batch, entry, body, is_main=is_main)
+        if is_main:
+            put_head(batch, feed, link_of(entry.draft))
+        if is_kept and is_ours:
+            put_answer(batch, entry, body)
+        self._held.write(batch, sync=is_grave or is_ours)
+        if is_main:
+            self._held.move_head(feed, link_of(entry.draft))
+        if is_kept:
+            self._held.state.add(entry, body)
+        self._held.learn_forks(proofs)
+        return Taken.NEW if is_main else Taken.CONFLICT
+
+    def accuse(self, raw: bytes) -> Offence:
+        """See Ledger.accuse."""
+        self._held.check_whole()
+        offence = check(raw, self._held.net)
+        batch = batch_of_evidence(self._held.records, [raw])
+        if batch:
+            self._held.write(batch, sync=True)
+        self._held.learn_forks([raw])
+        return offence
+
+
+def _is_next(header: Header, end: Link | None) -> bool:
+    """Whether the entry comes right after this end of its feed's main chain."""
+    if end is None:
+        return header.seq == 0
+    return header.seq == end.seq + 1 and header.prev == end.id
