@@ -5,8 +5,9 @@ SPEC.md section 6.
 
 from collections.abc import Sequence
 
-from ledger.bodies import Body, encode_body, kind_of, read_body
-from ledger.calendar import check_innocent
+from ledger.bodies import Body, Grant, Statement, encode_body, kind_of, read_body
+from ledger.calendar import check_innocent, self_accusing
+from ledger.contradictions import contradictions_with, stands_alone
 from ledger.entry import Draft, Entry, Link, check_place, draft_entry, link_of, seal
 from ledger.guard import Guard, recovery_fault
 from ledger.holdings import Holdings
@@ -16,7 +17,7 @@ from ledger.validity import check_body
 from protocol.codec import checked_numbered
 from protocol.errors import LocalFault, PeerFault
 from protocol.signing import Signer
-from protocol.units import Millis
+from protocol.units import Millis, Signature
 
 
 class Author:
@@ -51,9 +52,14 @@ class Author:
             # that is another's.
             return [self.append(body, now) for body in bodies]
         written: list[Entry] = []
+        shown = 0
         batch: dict[bytes, bytes] = {}
         try:
             for body in bodies:
+                if not _is_judged_by_state(body):
+                    # It is held against entries in the store, so these must be there.
+                    self._show(written[shown:], batch)
+                    shown, batch = len(written), {}
                 draft, read = self._judged(body, now, after)
                 entry = self._sealed(draft)
                 put_entry(batch, entry, read, is_main=True)
@@ -64,7 +70,7 @@ class Author:
                 written.append(entry)
                 after = link_of(draft)
         finally:
-            self._show(written, batch)
+            self._show(written[shown:], batch)
         return written
 
     def _show(self, written: list[Entry], batch: dict[bytes, bytes]) -> None:
@@ -98,7 +104,15 @@ class Author:
         check_place(draft.header)
         check_body(read, draft.header, self._held.net)
         check_innocent(self._held.state, read, author=self._feed, ts_ms=ts_ms)
+        if not _is_judged_by_state(read):
+            self._check_uncontradicted(draft, read)
         return draft, read
+
+    def _check_uncontradicted(self, draft: Draft, body: Body) -> None:
+        """Raises LocalFault if a peer that has our feed could prove an offence by this entry."""
+        unsigned = Entry(draft=draft, signature=Signature(bytes(64)))
+        if contradictions_with(self._held.records, self._held.state, unsigned, body):
+            raise self_accusing("what we have signed before")
 
     def _sealed(self, draft: Draft) -> Entry:
         return seal(draft, signer=self._signer, net=self._held.net)
@@ -165,3 +179,8 @@ class Author:
             self._commit(held, body)
         elif held.header.seq < head.seq:
             self.confirm_head()
+
+
+def _is_judged_by_state(body: Body) -> bool:
+    """Whether `check_innocent` says all there is to say of such an entry."""
+    return isinstance(body, Grant | Statement) or stands_alone(body)

@@ -4,15 +4,42 @@ from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
+from ledger.capability_bodies import (
+    CAPACITY,
+    CHALLENGE,
+    CLAIM,
+    RESPONSE,
+    Capacity,
+    Challenge,
+    Claim,
+    Response,
+)
+from ledger.continuity_bodies import (
+    CHECKPOINT,
+    RULES_SIGNAL,
+    SUCCESSOR,
+    Checkpoint,
+    RulesSignal,
+    Successor,
+)
 from ledger.entry import GENESIS, Draft
+from ledger.intervals import Open
 from ledger.limits import (
     BODY_BYTES_MAX,
     BODY_DEPTH_MAX,
     KEYS_MAX,
-    OPEN_MAX,
     REQUEST_BYTES_MAX,
     WITNESSES_MAX,
 )
+from ledger.rail_bodies import (
+    RAIL_CAPTURE,
+    RAIL_HOLD,
+    RAIL_VOID,
+    RailCapture,
+    RailHold,
+    RailVoid,
+)
+from ledger.witness_bodies import COSIGN_LOG, PROBE, CosignLog, Probe
 from protocol.codec import (
     CurrencyCode,
     Hash,
@@ -43,18 +70,6 @@ STATEMENT: Final = 20
 
 Witnesses = Annotated[tuple[Key, ...], Meta(min_length=1, max_length=WITNESSES_MAX)]
 Reason = Literal["consent", "preempted", "lapsed", "unpaid", "end"]
-
-
-class Interval(Wire, frozen=True, array_like=True, order=True):
-    """A reservation of a unit: from, up to but not including, and the counter of its grant."""
-
-    start_ms: Instant
-    end_ms: Instant
-    ctr: UInt
-
-
-Open = Annotated[tuple[Interval, ...], Meta(max_length=OPEN_MAX)]
-"""A unit's outstanding intervals after an entry, sorted."""
 
 
 class GrantTurn(Wire, frozen=True, array_like=True):
@@ -142,16 +157,48 @@ class Statement(Wire, frozen=True, kw_only=True):
     """Digest of the last co-signed tick."""
     half: Hash | UnsetType = field(default=UNSET, name="7")
     """Id of the other side's half that this one answers."""
+    paid_micro: Money | UnsetType = field(default=UNSET, name="8")
+    """Cumulative sum that has reached the owner, by its own word; absent: nothing has."""
 
 
-Body = Genesis | Grant | Release | Accept | Statement
+Rail = RailHold | RailCapture | RailVoid
 
-KINDS: Final[dict[int, type[Genesis | Grant | Release | Accept | Statement]]] = {
+Body = (
+    Genesis
+    | Capacity
+    | Grant
+    | Release
+    | Accept
+    | Statement
+    | Claim
+    | Challenge
+    | Response
+    | CosignLog
+    | Probe
+    | Rail
+    | Checkpoint
+    | Successor
+    | RulesSignal
+)
+
+KINDS: Final[dict[int, type[Body]]] = {
     GENESIS: Genesis,
+    CAPACITY: Capacity,
     GRANT: Grant,
     RELEASE: Release,
     ACCEPT: Accept,
     STATEMENT: Statement,
+    CLAIM: Claim,
+    CHALLENGE: Challenge,
+    RESPONSE: Response,
+    COSIGN_LOG: CosignLog,
+    PROBE: Probe,
+    RAIL_HOLD: RailHold,
+    RAIL_CAPTURE: RailCapture,
+    RAIL_VOID: RailVoid,
+    CHECKPOINT: Checkpoint,
+    SUCCESSOR: Successor,
+    RULES_SIGNAL: RulesSignal,
 }
 
 

@@ -5,9 +5,11 @@ The owner is the only writer of its units' chains, so what the fold says here is
 
 from msgspec import UNSET
 
-from ledger.bodies import Body, Grant, GrantTurn, Interval, Reason, Release, ReleaseTurn, Statement
-from ledger.fold import Lease, State, is_answer
+from ledger.bodies import Body, Grant, GrantTurn, Reason, Release, ReleaseTurn, Statement
+from ledger.fold import Lease, State
+from ledger.intervals import Interval
 from ledger.limits import OPEN_MAX
+from ledger.statements import contradicts, is_answer
 from ledger.units_chain import cut, follows, is_disjoint, next_place, opened, overlaps, turns_of
 from protocol.errors import LocalFault, Unavailable
 from protocol.lease import LeaseRequest, UnitTurn
@@ -86,27 +88,23 @@ def check_innocent(state: State, body: Body, *, author: PublicKey, ts_ms: Millis
     """Raises LocalFault if an entry of ours with this body would prove an offence."""
     for turn in turns_of(body):
         assert isinstance(body, Grant | Release)
-        last = state.turn(author, turn.unit)
-        place = next_place(last)
-        before = () if last is None else last.open
+        before = state.turn(author, turn.unit)
+        place = next_place(before)
         if (
             (turn.ctr, turn.gseq, turn.gprev) != (place.ctr, place.gseq, place.gprev)
             or not is_disjoint(turn.open)
-            or not follows(before, body, turn.unit, ts_ms)
+            or not follows(() if before is None else before.open, body, turn.unit, ts_ms)
         ):
-            raise _self_accusing(f"unit {turn.unit.hex()}")
+            raise self_accusing(f"unit {turn.unit.hex()}")
     if isinstance(body, Statement):
         last_one = state.last_half(author, body.peer, money=body.money, is_answer=is_answer(body))
-        last_half = None if last_one is None else last_one.statement
-        if last_half is not None and (
-            body.ctr <= last_half.ctr
-            or body.used_ms < last_half.used_ms
-            or body.amount_micro < last_half.amount_micro
-        ):
-            raise _self_accusing(f"our account with {body.peer.hex()[:16]}")
+        last = None if last_one is None else last_one.statement
+        if last is not None and (body.ctr <= last.ctr or contradicts(last, body)):
+            raise self_accusing(f"our account with {body.peer.hex()[:16]}")
 
 
-def _self_accusing(about: str) -> LocalFault:
+def self_accusing(about: str) -> LocalFault:
+    """Why an entry of ours is not signed."""
     return LocalFault(
         f"The entry would contradict an earlier one of ours, about {about}.",
         "build it from the ledger as it is now",

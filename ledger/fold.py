@@ -7,12 +7,9 @@ names them and decides only when it is asked.
 from bisect import bisect_left
 from dataclasses import dataclass
 
-from msgspec import UNSET
-
 from ledger.bodies import (
     Accept,
     Body,
-    Genesis,
     Grant,
     GrantTurn,
     Reason,
@@ -22,8 +19,11 @@ from ledger.bodies import (
     read_body,
     requested,
 )
+from ledger.capability_bodies import Capacity
 from ledger.entry import Entry
+from ledger.statements import is_answer
 from ledger.units_chain import Turn, turns_of
+from ledger.witness_bodies import Probe, Verdict
 from protocol.lease import LeaseRequest
 from protocol.units import Digest, Millis, PublicKey
 
@@ -36,6 +36,9 @@ class Granted:
     seq: int
     renter: PublicKey
     request: LeaseRequest
+    witnesses: tuple[PublicKey, ...]
+    quorum: int
+    """How many of the witnesses must agree; zero where none are named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +92,11 @@ class State:
         self._released: dict[Digest, dict[Digest, Released]] = {}
         self._turns: dict[tuple[PublicKey, bytes], Turn] = {}
         self._halves: dict[Account, list[Half]] = {}
+        self._units: dict[PublicKey, dict[bytes, None]] = {}
+        self._accounts: dict[PublicKey, dict[Account, None]] = {}
         self._forks: dict[PublicKey, int] = {}
+        self._devices: dict[tuple[PublicKey, bytes], dict[Digest, bytes]] = {}
+        self._probes: dict[tuple[Digest, int], dict[Digest, tuple[PublicKey, Verdict]]] = {}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, State) and vars(self) == vars(other)
@@ -132,6 +139,14 @@ class State:
         """The newest entry of the owner's unit; where counters are equal, the smaller id."""
         return self._turns.get((owner, unit))
 
+    def units_of(self, owner: PublicKey) -> list[bytes]:
+        """All units of which the owner has written a turn, sorted."""
+        return sorted(self._units.get(owner, {}))
+
+    def accounts_of(self, author: PublicKey) -> list[Account]:
+        """All accounts of which the author has written a half, sorted."""
+        return sorted(self._accounts.get(author, {}))
+
     def halves(
         self, author: PublicKey, peer: PublicKey, *, money: str, is_answer: bool = False
     ) -> list[Half]:
@@ -154,6 +169,18 @@ class State:
         """The author's last statement, on whichever branch."""
         halves = self._halves.get((author, peer, money, is_answer))
         return halves[-1] if halves else None
+
+    def units_of_device(self, owner: PublicKey, fingerprint: bytes) -> dict[Digest, bytes]:
+        """What the owner's CAPACITY entries call this device: id of the entry -> unit."""
+        return dict(self._devices.get((owner, fingerprint), {}))
+
+    def probes(self, lease: Digest, period: int) -> dict[Digest, tuple[PublicKey, Verdict]]:
+        """What was found in a period of a lease: id of the entry -> who says it, and what."""
+        return dict(self._probes.get((lease, period), {}))
+
+    def granted(self, grant: Digest) -> Granted | None:
+        """The GRANT with this id as it was written."""
+        return self._granted.get(grant)
 
     def fork_of(self, feed: PublicKey) -> int | None:
         """Where the feed is known to fork, lowest place first; None if it is not."""
@@ -178,12 +205,15 @@ class State:
         """As `apply`, where the entry's body has been read already."""
         self._apply_turns(entry, turns_of(body))
         match body:
-            case None | Genesis():
-                pass
             case Grant():
                 renter, request = requested(body)
                 self._granted[entry.id] = Granted(
-                    owner=entry.feed, seq=entry.seq, renter=renter, request=request
+                    owner=entry.feed,
+                    seq=entry.seq,
+                    renter=renter,
+                    request=request,
+                    witnesses=body.witnesses or (),
+                    quorum=body.quorum or 0,
                 )
             case Release():
                 self._released.setdefault(body.grant, {})[entry.id] = Released(
@@ -194,20 +224,26 @@ class State:
             case Statement():
                 half = Half(author=entry.feed, seq=entry.seq, id=entry.id, statement=body)
                 account = (entry.feed, body.peer, body.money, is_answer(body))
+                self._accounts.setdefault(entry.feed, {})[account] = None
                 _insert(self._halves.setdefault(account, []), half)
+            case Capacity():
+                for each in body.units:
+                    device = (entry.feed, each.fingerprint)
+                    self._devices.setdefault(device, {})[entry.id] = each.unit
+            case Probe():
+                period = (body.lease, body.period)
+                self._probes.setdefault(period, {})[entry.id] = (entry.feed, body.verdict)
+            case _:
+                pass
 
     def _apply_turns(self, entry: Entry, turns: tuple[GrantTurn | ReleaseTurn, ...]) -> None:
         for turn in turns:
             new = Turn(ctr=turn.ctr, seq=entry.seq, id=entry.id, open=turn.open)
             unit = (entry.feed, turn.unit)
+            self._units.setdefault(entry.feed, {})[turn.unit] = None
             old = self._turns.get(unit)
             if old is None or (-new.ctr, new.id) < (-old.ctr, old.id):
                 self._turns[unit] = new
-
-
-def is_answer(statement: Statement) -> bool:
-    """Whether its author owes by it what the other side's half says."""
-    return statement.half is not UNSET
 
 
 def _order(half: Half) -> tuple[int, Digest]:

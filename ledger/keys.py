@@ -56,6 +56,11 @@ def turn(feed: PublicKey, unit: bytes, ctr: int, entry_id: bytes = b"") -> bytes
     return b"g" + feed + unit + number(ctr) + entry_id[:16]
 
 
+def ending(feed: PublicKey, unit: bytes, lctr: int, entry_id: bytes = b"") -> bytes:
+    """A RELEASE of a lease by its counter; without the id the prefix of all of that lease."""
+    return b"l" + feed + unit + number(lctr) + entry_id[:16]
+
+
 def reference(referred: Digest, referrer: bytes = b"") -> bytes:
     """That one entry names another; without the referrer the prefix of all that do."""
     return b"r" + referred[:16] + referrer[:16]

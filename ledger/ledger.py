@@ -12,11 +12,13 @@ from ledger.author import Author
 from ledger.bodies import Accept, Body, Reason, read_body
 from ledger.calendar import grant_of, release_of
 from ledger.entry import Entry, Link, read_entry
-from ledger.evidence import Offence, check
+from ledger.evidence import check
+from ledger.export import Record, begin_export
 from ledger.fold import Lease, State
 from ledger.guard import Guard
 from ledger.holdings import Holdings
 from ledger.intake import Intake, RunTaken, Taken
+from ledger.judging import Offence
 from ledger.records import Head, check_stamp
 from ledger.store import Store
 from protocol.errors import LocalFault
@@ -116,6 +118,10 @@ class Ledger:
     def begin_audit(self) -> Audit:
         """What `verify` does, of the store as it is now, to be done beside other work."""
         return begin_audit(self._records)
+
+    def begin_export(self, feed: PublicKey | None = None) -> Iterator[Record]:
+        """All that is stored now, or of one feed; may be walked beside other work."""
+        return begin_export(self._records, feed)
 
     def grant(
         self,

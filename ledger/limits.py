@@ -2,7 +2,13 @@
 
 from typing import Final
 
-from protocol.limits import FRAME_BYTES_MAX, LEASE_UNITS_MAX
+from protocol.limits import (
+    CERTIFICATE_BYTES_MAX,
+    FRAME_BYTES_MAX,
+    LEASE_UNITS_MAX,
+    SEAL_BYTES,
+    TICK_BYTES_MAX,
+)
 
 # Sizes of encoded values, in bytes.
 HEADER_BYTES_MAX: Final = 144
@@ -11,8 +17,12 @@ BODY_BYTES_MAX: Final = 8_192
 """A grant of eight units, each with sixteen open intervals, takes under this with its request."""
 ENTRY_BYTES_MAX: Final = HEADER_BYTES_MAX + 64 + BODY_BYTES_MAX + 8
 """Header, signature, body and the framing of the three."""
-EVIDENCE_BYTES_MAX: Final = 2 * ENTRY_BYTES_MAX + 32
-"""Two entries, the unit they are about, and framing."""
+EVIDENCE_BYTES_MAX: Final = 2 * ENTRY_BYTES_MAX + TICK_BYTES_MAX + SEAL_BYTES + 32
+"""Two entries, a tick, and framing; 65 headers of a path take less."""
+COSIGN_BYTES_MAX: Final = 128
+"""What a witness signs takes 110 with its longest integers."""
+RECEIPT_BYTES_MAX: Final = 65_536
+"""Four entries, two certificates, a tick and an outcome take at most 40 kB."""
 REQUEST_BYTES_MAX: Final = 3_600
 """A sealed lease request inside a grant: one takes under 700, extensions may fill the rest."""
 TURN_BYTES_MAX: Final = 72
@@ -30,6 +40,20 @@ OPEN_MAX: Final = 16
 """Outstanding intervals of one unit: they are repeated in each of its entries."""
 WITNESSES_MAX: Final = 8
 """Witnesses named by one entry."""
+CAPACITY_UNITS_MAX: Final = 32
+"""Units named by one entry: each takes up to 130 bytes; a larger host writes several."""
+RESPONSE_ROWS_MAX: Final = 64
+"""Rows of one answer: as many as are sampled."""
+CLAIM_SIZE_MAX: Final = 256
+"""Rows and columns of a claimed work: a row of it takes about as long as ten signatures."""
+COSIGNS_MAX: Final = 32
+"""Cosignatures told by one entry."""
+ROW_KEY_BYTES_MAX: Final = 48
+"""Key of a row of a checkpoint: an account takes 38."""
+SUCCESSOR_UNITS_MAX: Final = 13
+"""Units that one SUCCESSOR carries over, each with sixteen intervals; a larger host writes more."""
+PATH_MAX: Final = 64
+"""Unsigned steps of a branch that its last header proves: a path longer than that is cut."""
 CONFLICTS_MAX: Final = 64
 """Conflicting entries kept of one forked feed: evidence needs two, debts seldom more."""
 
@@ -40,6 +64,13 @@ assert (
     + 64
     <= BODY_BYTES_MAX
 )
+
+assert CAPACITY_UNITS_MAX * 140 <= BODY_BYTES_MAX
+assert COSIGNS_MAX * COSIGN_BYTES_MAX <= BODY_BYTES_MAX
+assert SUCCESSOR_UNITS_MAX * (TURN_BYTES_MAX + OPEN_MAX * INTERVAL_BYTES_MAX) <= (
+    BODY_BYTES_MAX - CERTIFICATE_BYTES_MAX - 64
+)
+assert (PATH_MAX + 2) * (HEADER_BYTES_MAX + 3) + 2 * 66 <= EVIDENCE_BYTES_MAX
 
 # Sync.
 LEAF_MAX: Final = 16

@@ -1,11 +1,23 @@
 """What an entry proves together with those already here. SPEC.md section 8. Reads, never writes."""
 
+from collections.abc import Iterator
+
 from ledger import keys
 from ledger.bodies import Body, Grant, GrantTurn, Release, ReleaseTurn, read_body
+from ledger.early_release import Freed, Leased, has_right, misnamed_turn
 from ledger.entry import Entry
-from ledger.evidence import Offence, check, prove_bad_turn, prove_fork, prove_same_counter
+from ledger.evidence import check
+from ledger.fork_evidence import prove_fork
+from ledger.judging import Offence
 from ledger.records import Records
-from ledger.units_chain import UnitEntry, follows, is_sound_alone
+from ledger.unit_evidence import (
+    prove_bad_turn,
+    prove_broken_chain,
+    prove_early_release,
+    prove_same_counter,
+)
+from ledger.units_chain import UnitEntry, breaks_chain, follows, is_sound_alone
+from protocol.units import Digest
 
 
 def forks_with(records: Records, entry: Entry) -> list[bytes]:
@@ -17,10 +29,58 @@ def forks_with(records: Records, entry: Entry) -> list[bytes]:
 
 
 def turns_with(records: Records, entry: Entry, body: Body | None) -> list[bytes]:
-    """Evidence that the entry's author leased a unit twice. The entry may be stored or not."""
+    """Evidence that the entry's author leased a unit twice, or broke its chain or a lease.
+
+    The entry may be stored or not.
+    """
     if not isinstance(body, Grant | Release):
         return []
-    return [raw for turn in body.units for raw in _turn_with(records, entry, body, turn)]
+    proofs = [raw for turn in body.units for raw in _turn_with(records, entry, body, turn)]
+    return proofs + releases_with(records, entry, body)
+
+
+def releases_with(records: Records, entry: Entry, body: UnitEntry) -> list[bytes]:
+    """Evidence that the entry's author ended a lease without right."""
+    if isinstance(body, Grant):
+        lease = Leased(entry=entry, grant=body)
+        counted = [
+            one for turn in body.units for one in records.endings(entry.feed, turn.unit, turn.ctr)
+        ]
+        released = _of([*records.referrers(entry.id), *counted], entry)
+        pairs = [(lease, Freed(entry=one, release=said)) for one, said in _releases(released)]
+    else:
+        freed = Freed(entry=entry, release=body)
+        named = records.find(Digest(body.grant))
+        counted = [
+            one for turn in body.units for one in records.turns(entry.feed, turn.unit, turn.lctr)
+        ]
+        found = _of([*([] if named is None else [named]), *counted], entry)
+        pairs = [(Leased(entry=one, grant=said), freed) for one, said in _grants(found)]
+    return [
+        prove_early_release(lease.entry, freed.entry)
+        for lease, freed in pairs
+        if misnamed_turn(lease, freed.release) is not None
+        or not has_right(lease, freed, None, records.net)
+    ]
+
+
+def _of(found: list[Entry], entry: Entry) -> list[Entry]:
+    """Those by the author of this entry, each once."""
+    return list({one.id: one for one in found if one.feed == entry.feed}.values())
+
+
+def _grants(found: list[Entry]) -> Iterator[tuple[Entry, Grant]]:
+    for one in found:
+        body = read_body(one.draft)
+        if isinstance(body, Grant):
+            yield one, body
+
+
+def _releases(found: list[Entry]) -> Iterator[tuple[Entry, Release]]:
+    for one in found:
+        body = read_body(one.draft)
+        if isinstance(body, Release):
+            yield one, body
 
 
 def _turn_with(
@@ -34,13 +94,28 @@ def _turn_with(
     ]
     if not is_sound_alone(body, unit, entry.header.ts_ms):
         proofs.append(prove_bad_turn(unit, entry))
-    before = [(other, entry) for other in records.turns(feed, unit, ctr - 1)]
-    after = [(entry, other) for other in records.turns(feed, unit, ctr + 1)]
-    return proofs + [
+    before = records.turns(feed, unit, ctr - 1)
+    after = records.turns(feed, unit, ctr + 1)
+    steps = [(other, entry) for other in before] + [(entry, other) for other in after]
+    proofs += [
         prove_bad_turn(unit, first, second)
-        for first, second in before + after
+        for first, second in steps
         if not _is_step(first, second, unit)
     ]
+    named = [] if ctr == 0 else records.at(feed, turn.gseq)
+    steps += [(other, entry) for other in named if other.id not in [one.id for one in before]]
+    return proofs + [
+        prove_broken_chain(unit, first, second)
+        for first, second in steps
+        if _is_broken(first, second, unit)
+    ]
+
+
+def _is_broken(first: Entry, second: Entry, unit: bytes) -> bool:
+    after = read_body(second.draft)
+    assert isinstance(after, Grant | Release)
+    turn = next(turn for turn in after.units if turn.unit == unit)
+    return breaks_chain(first, read_body(first.draft), second, turn)
 
 
 def _is_step(first: Entry, second: Entry, unit: bytes) -> bool:

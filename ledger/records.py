@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import UNSET
 
 from ledger import keys
-from ledger.bodies import Accept, Body, Grant, Release, Statement, requested
+from ledger.bodies import Accept, Body, Grant, Release, ReleaseTurn, Statement, requested
 from ledger.entry import Entry, Link, read_entry
 from ledger.store import Store
 from ledger.units_chain import turns_of
@@ -90,10 +90,16 @@ class Records:
 
     def turns(self, feed: PublicKey, unit: bytes, ctr: int) -> list[Entry]:
         """All entries of a unit's chain at this counter."""
-        if ctr < 0:
-            return []
+        return [] if ctr < 0 else self._indexed(feed, keys.turn(feed, unit, ctr))
+
+    def endings(self, feed: PublicKey, unit: bytes, lctr: int) -> list[Entry]:
+        """All RELEASEs that name a lease of the unit by this counter."""
+        return self._indexed(feed, keys.ending(feed, unit, lctr))
+
+    def _indexed(self, feed: PublicKey, prefix: bytes) -> list[Entry]:
+        """The entries of a feed whose places stand under the prefix, with their ids as suffix."""
         found: list[Entry] = []
-        for key, place in self._under(keys.turn(feed, unit, ctr)):
+        for key, place in self._under(prefix):
             at = self.at(feed, int.from_bytes(place, "big"))
             found += [entry for entry in at if entry.id[:16] == key[-16:]]
         return found
@@ -166,6 +172,8 @@ def put_entry(batch: dict[bytes, bytes], entry: Entry, body: Body | None, *, is_
     batch[keys.place(entry_id)] = place
     for turn in turns_of(body):
         batch[keys.turn(feed, turn.unit, turn.ctr, entry_id)] = number
+        if isinstance(turn, ReleaseTurn):
+            batch[keys.ending(feed, turn.unit, turn.lctr, entry_id)] = number
     for referred in _references(body):
         batch[keys.reference(referred, entry_id)] = place
 

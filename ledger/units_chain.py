@@ -6,7 +6,9 @@ The author builds its entries with these functions, and evidence A5 judges entri
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ledger.bodies import Body, Grant, GrantTurn, Interval, Open, Release, ReleaseTurn
+from ledger.bodies import Body, Grant, GrantTurn, Release, ReleaseTurn
+from ledger.entry import Entry
+from ledger.intervals import Interval, Open
 from protocol.units import Digest, Millis
 
 UnitEntry = Grant | Release
@@ -77,6 +79,29 @@ def follows(before: Open, body: UnitEntry, unit: bytes, ts_ms: Millis) -> bool:
     """Whether the entry says of the unit what it must say after `before`."""
     turn = turn_in(body, unit)
     return turn is not None and turn.open == apply(before, body, unit, ts_ms)
+
+
+def breaks_chain(
+    before: Entry, said: Body | None, after: Entry, turn: GrantTurn | ReleaseTurn
+) -> bool:
+    """Whether `after`, in which `turn` stands, names another predecessor than it has.
+
+    `before` is an entry of the same feed that says `said`: the one at `gseq`, or one of the unit's
+    with the counter below. Any other shows nothing.
+    """
+    earlier = turn_in(said, turn.unit) if isinstance(said, Grant | Release) else None
+    is_below = earlier is not None and earlier.ctr + 1 == turn.ctr
+    is_named = before.seq == turn.gseq
+    if turn.ctr == 0 or not (is_below or is_named):
+        return False
+    is_linked = (
+        is_below
+        and is_named
+        and before.id == turn.gprev
+        and before.seq < after.seq
+        and before.header.ts_ms <= after.header.ts_ms
+    )
+    return not is_linked
 
 
 def is_sound_alone(body: UnitEntry, unit: bytes, ts_ms: Millis) -> bool:

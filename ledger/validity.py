@@ -1,40 +1,88 @@
 """Whether an entry of a known kind holds by itself. SPEC.md section 3. Looks at no other entry."""
 
+from collections.abc import Hashable, Iterable
+from itertools import pairwise
+from typing import Final
+
 from msgspec import UNSET
 
 from ledger.bodies import (
+    Accept,
     Body,
     Genesis,
     Grant,
     GrantTurn,
-    Interval,
+    Rail,
     Release,
     ReleaseTurn,
     Statement,
     consent_bytes,
 )
+from ledger.capability_bodies import Capacity, Challenge, Claim, Response
+from ledger.continuity_bodies import (
+    SUCCESSOR_DOMAIN,
+    Checkpoint,
+    RulesSignal,
+    Successor,
+    covers,
+    row_keys,
+    successor_bytes,
+)
 from ledger.entry import NO_ENTRY, Header
+from ledger.intervals import Interval
+from ledger.rail_bodies import RailCapture, RailHold, RailVoid
+from ledger.witness_bodies import CosignLog, Probe
 from protocol.certificate import check_in_force, read_certificate
 from protocol.errors import PeerFault
 from protocol.lease import LeaseRequest
+from protocol.rail import Act, RailReceipt, check_rail_receipt
 from protocol.signing import is_signed
 from protocol.units import Digest, Millis, NetId, PublicKey
 from protocol.wire import unpack
 
+_ACTS: Final[dict[type[Rail], Act]] = {
+    RailHold: "hold",
+    RailCapture: "capture",
+    RailVoid: "void",
+}
+
 
 def check_body(body: Body | None, header: Header, net: NetId) -> None:
     """Raises PeerFault with one of the rules of SPEC.md section 3; unknown kinds have none."""
-    if isinstance(body, Genesis):
-        _check_genesis(body, header, net)
-    elif isinstance(body, Grant):
-        _check_turns(body.units, header)
-        _check_grant(body, header)
-        _check_request(body, header, net)
-    elif isinstance(body, Release):
-        _check_turns(body.units, header)
-        _check_release(body)
-    elif isinstance(body, Statement) and body.peer == header.feed:
-        raise PeerFault("statement.peer", "an account has two sides")
+    match body:
+        case Genesis():
+            _check_genesis(body, header, net)
+        case Grant():
+            _check_turns(body.units, header)
+            _check_grant(body, header)
+            _check_request(body, header, net)
+        case Release():
+            _check_turns(body.units, header)
+            _check_release(body)
+        case Statement():
+            if body.peer == header.feed:
+                raise PeerFault("statement.peer", "an account has two sides")
+        case Capacity():
+            _check_once("capacity.units", (each.unit for each in body.units))
+            _check_once("capacity.units", (each.fingerprint for each in body.units))
+        case Response():
+            _check_once("response.rows", (each.row for each in body.rows))
+        case CosignLog():
+            _check_once("cosign.twice", ((each.owner, each.unit, each.ctr) for each in body.items))
+        case RailHold() | RailCapture() | RailVoid():
+            _check_rail(body, header, net)
+        case Checkpoint():
+            _check_checkpoint(body, header)
+        case Successor():
+            _check_successor(body, header, net)
+        case None | Accept() | Claim() | Challenge() | Probe() | RulesSignal():
+            pass
+
+
+def _check_once(rule: str, values: Iterable[Hashable]) -> None:
+    listed = list(values)
+    if len(dict.fromkeys(listed)) != len(listed):
+        raise PeerFault(rule, "something comes twice")
 
 
 def _check_genesis(body: Genesis, header: Header, net: NetId) -> None:
@@ -45,8 +93,7 @@ def _check_genesis(body: Genesis, header: Header, net: NetId) -> None:
 
 
 def _check_turns(turns: tuple[GrantTurn | ReleaseTurn, ...], header: Header) -> None:
-    if len(dict.fromkeys(turn.unit for turn in turns)) != len(turns):
-        raise PeerFault("turn.units", "a unit comes twice")
+    _check_once("turn.units", (turn.unit for turn in turns))
     for turn in turns:
         if turn.ctr == 0:
             follows = turn.gseq == 0 and turn.gprev == NO_ENTRY
@@ -96,6 +143,40 @@ def _check_release(body: Release) -> None:
         raise PeerFault("release.counter", "ends a lease that comes later")
     if (body.reason == "consent") != (body.consent is not UNSET):
         raise PeerFault("release.consent", body.reason)
+
+
+def _check_rail(body: Rail, header: Header, net: NetId) -> None:
+    receipt = unpack(body.receipt, net, RailReceipt).body
+    check_rail_receipt(receipt)
+    if receipt.act != _ACTS[type(body)]:
+        raise PeerFault("rail.act", receipt.act)
+    if header.feed not in (receipt.payer, receipt.payee):
+        raise PeerFault("rail.parties", "told by neither of them")
+
+
+def _check_checkpoint(body: Checkpoint, header: Header) -> None:
+    if body.upto >= header.seq:
+        raise PeerFault("checkpoint.place", "says what comes later")
+    if body.stop is not UNSET and body.stop <= body.start:
+        raise PeerFault("checkpoint.range", "stops before it starts")
+    keys = list(row_keys(body))
+    if any(one >= other for one, other in pairwise(keys)):
+        raise PeerFault("checkpoint.rows", "out of order, or twice")
+    if not all(covers(body, key) for key in keys):
+        raise PeerFault("checkpoint.rows", "outside the range")
+    places = [*(row.seq for row in body.units), *(row.seq for row in body.accounts)]
+    if any(place > body.upto for place in places):
+        raise PeerFault("checkpoint.rows", "of a later entry")
+
+
+def _check_successor(body: Successor, header: Header, net: NetId) -> None:
+    ended = read_certificate(body.certificate, net)
+    if ended.feed == header.feed:
+        raise PeerFault("successor.feed", "a feed does not follow itself")
+    _check_once("successor.units", (each.unit for each in body.units))
+    said = successor_bytes(body, header.feed)
+    if not is_signed(ended.root, SUCCESSOR_DOMAIN, net, said, by=body.by):
+        raise PeerFault("successor.seal", "not by the root key of the feed that ended")
 
 
 def is_consented(release: Release, renter: PublicKey, net: NetId) -> bool:

@@ -167,7 +167,7 @@ class Accounts:
             first = self._first_unanswered(lease)
             if first is None or first.statement.ctr > owners.statement.ctr:
                 raise PeerFault("statement.order", "a half with a counter that was answered")
-            tick = await self._agreed_tick(peer, first)
+            tick = None if is_confirmation(first) else await self._agreed_tick(peer, first)
             if first == self._first_unanswered(lease):  # else another task was faster
                 self._check_half(first, tick, lease)
                 self._write_answer(first, lease)
@@ -197,8 +197,8 @@ class Accounts:
                     raise
         return self._tick(last.tick)
 
-    def _check_half(self, half: Half, tick: Sealed[Tick], lease: Lease) -> None:
-        """The account may grow by what the tick says and by nothing else."""
+    def _check_half(self, half: Half, tick: Sealed[Tick] | None, lease: Lease) -> None:
+        """The account may grow by what the tick says and no more; without one not at all."""
         said = half.statement
         before = [
             other.statement
@@ -207,12 +207,13 @@ class Accounts:
         ]
         used = before[-1].used_ms if before else 0
         amount = before[-1].amount_micro if before else 0
-        if (
-            said.tick != tick.digest
-            or said.lease != tick.body.lease
-            or said.used_ms - used != tick.body.used_ms
-            or said.amount_micro - amount != tick.body.amount_micro
-        ):
+        grown = (said.used_ms - used, said.amount_micro - amount)
+        if tick is None:
+            is_agreed = grown == (0, 0)
+        else:
+            named = (said.tick, said.lease) == (tick.digest, tick.body.lease)
+            is_agreed = named and grown == (tick.body.used_ms, tick.body.amount_micro)
+        if not is_agreed:
             raise PeerFault("statement.amount", "differs from the tick that both signed")
 
     def _write_answer(self, owners: Half, lease: Lease) -> None:
@@ -228,6 +229,7 @@ class Accounts:
                 lease=said.lease,
                 tick=said.tick,
                 half=owners.id,
+                paid_micro=said.paid_micro,
             ),
             self._clock.now(),
         )
@@ -277,6 +279,7 @@ class Accounts:
                 money=lease.request.money,
                 lease=lease.id,
                 tick=UNSET if digest is None else digest,
+                paid_micro=UNSET if last is None else last.paid_micro,
             ),
             self._clock.now(),
         )
@@ -311,6 +314,11 @@ class Accounts:
         if raw is None:
             raise Unavailable("the owner's feed is not here")
         return raw
+
+
+def is_confirmation(half: Half) -> bool:
+    """Whether the half claims nothing new: it tells what has been paid."""
+    return half.statement.lease is UNSET
 
 
 def certificate_in(ledger: Ledger, feed: PublicKey) -> bytes | None:

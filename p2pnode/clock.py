@@ -21,6 +21,10 @@ class SystemClock:
         self._nanoseconds = nanoseconds
         self._latest = Millis(0)
 
+    def catch_up(self, told: Millis) -> None:
+        """Never tell an instant before this one: it was told when we ran before."""
+        self._latest = max(self._latest, told)
+
     def now(self) -> Millis:
         self._latest = max(self._latest, Millis(self._nanoseconds() // 10**6))
         return self._latest

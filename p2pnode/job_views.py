@@ -1,4 +1,4 @@
-"""Jobs, leases, receipts and the ledger of a running node, as API documents."""
+"""Jobs, leases and receipts of a running node, as API documents."""
 
 from pathlib import Path
 from typing import Final
@@ -7,20 +7,16 @@ import trio
 from msgspec import UNSET
 
 from ledger.fold import Lease
-from ledger.receipt import RECEIPT_BYTES_MAX, Proven, check_receipt
-from ledger.records import Head
+from ledger.limits import RECEIPT_BYTES_MAX
+from ledger.receipt import Proven, check_receipt
 from p2pnode.api.job_documents import (
     AuctionDocument,
-    HeadDocument,
     JobDocument,
     JobListDocument,
     JobOrder,
     LeaseDocument,
     LeaseListDocument,
-    LedgerDocument,
-    OutcomeDocument,
     ReceiptDocument,
-    VerifyDocument,
 )
 from p2pnode.execution.archive import Packed, pack, unpack
 from p2pnode.execution.run_log import end_of
@@ -29,20 +25,19 @@ from p2pnode.jobs.jobfile import JobFile
 from p2pnode.jobs.jobs import Submission
 from p2pnode.network.peer_text import peer_text
 from p2pnode.node import Node
+from p2pnode.receipt_check import outcome_document
 from protocol.auction import Bid, Need, Refusal
 from protocol.codec import decode
 from protocol.errors import LocalFault, PeerFault
 from protocol.job import Input, Job, JobLimits
 from protocol.limits import AUCTION_BYTES_MAX, JOB_BYTES_MAX
 from protocol.scoring import AuctionRecord, check_auction, expected_cost
-from protocol.signing import digest
 from protocol.tick import Outcome
-from protocol.units import Digest, Micros, MillisSpan
+from protocol.units import Micros, MillisSpan
 from protocol.wire import unpack as unpack_message
 
 INPUT_BYTES_MAX: Final = 64 * 2**30
 _FILES: Final = trio.CapacityLimiter(2)
-_AUDITS: Final = trio.CapacityLimiter(1)
 
 
 class JobViews:
@@ -153,50 +148,13 @@ class JobViews:
             items=tuple(_lease_document(lease, is_owner=lease.owner == own) for lease in leases)
         )
 
-    def ledger(self) -> LedgerDocument:
-        """The heads of all feeds and what is proved against whom."""
-        ledger = self._node.ports.ledger
-        return LedgerDocument(
-            feed=ledger.feed.hex(),
-            root=_root_of(ledger.heads()).hex(),
-            heads=tuple(
-                HeadDocument(
-                    feed=head.feed.hex(),
-                    seq=head.seq,
-                    id=head.id.hex(),
-                    ts_ms=head.ts_ms,
-                    fork=head.fork,
-                )
-                for head in ledger.heads()
-            ),
-            offences=tuple(
-                {"offender": offence.offender.hex(), "rule": offence.rule, "class": "proved"}
-                for offence in ledger.offences()
-            ),
-        )
-
-    async def verify(self) -> VerifyDocument:
-        """All that is stored, judged anew, while the node goes on."""
-        # First the place, then the view of the store, which it would keep from being tidied.
-        async with _AUDITS:
-            audit = self._node.ports.ledger.begin_audit()
-            report = await trio.to_thread.run_sync(audit, trio.from_thread.check_cancelled)
-        return VerifyDocument(
-            ok=report.broken is None,
-            feeds=report.feeds,
-            entries=report.entries,
-            conflicts=report.conflicts,
-            evidence=report.evidence,
-            broken=None if report.broken is None else str(report.broken),
-        )
-
     def _document(self, file: JobFile) -> JobDocument:
         job = decode(file.job, Job, size_max=JOB_BYTES_MAX)
         lease = None if file.lease is UNSET else self._node.ports.ledger.lease(file.lease)
         owed = Micros(0) if lease is None else self._node.accounts.owed(lease.id)
         outcome = None
         if file.outcome is not UNSET:
-            outcome = _outcome_document(unpack_message(file.outcome, self._node.net, Outcome).body)
+            outcome = outcome_document(unpack_message(file.outcome, self._node.net, Outcome).body)
         log_path = self._baggage.path(file.id, "log")
         return JobDocument(
             id=file.id,
@@ -257,23 +215,6 @@ def _submission(job: str, order: JobOrder, archive: Input | None) -> Submission:
     )
 
 
-def _outcome_document(outcome: Outcome) -> OutcomeDocument:
-    output = None if outcome.output is UNSET else outcome.output
-    return OutcomeDocument(
-        cause=outcome.cause,
-        exit_code=None if outcome.exit_code is UNSET else outcome.exit_code,
-        signal=None if outcome.signal is UNSET else outcome.signal,
-        started_ms=None if outcome.started_ms is UNSET else outcome.started_ms,
-        ended_ms=outcome.ended_ms,
-        output_sha256=None if output is None else output.digest.hex(),
-        output_bytes=0 if output is None else output.bytes,
-        engine=outcome.engine,
-        isolation=outcome.isolation,
-        enforced=outcome.enforced,
-        gpu=outcome.gpu,
-    )
-
-
 def _receipt_document(raw: bytes, proven: Proven) -> ReceiptDocument:
     return ReceiptDocument(
         lease=proven.lease.hex(),
@@ -283,7 +224,7 @@ def _receipt_document(raw: bytes, proven: Proven) -> ReceiptDocument:
         amount_micro=proven.amount_micro,
         money=proven.request.money,
         is_settled=proven.is_settled,
-        outcome=_outcome_document(proven.outcome),
+        outcome=outcome_document(proven.outcome),
         hex=raw.hex(),
     )
 
@@ -334,11 +275,6 @@ def _lease_document(lease: Lease, *, is_owner: bool) -> LeaseDocument:
         is_accepted=lease.is_accepted,
         reason=lease.reason,
     )
-
-
-def _root_of(heads: list[Head]) -> Digest:
-    parts = [head.feed + head.seq.to_bytes(8, "big") + head.id for head in heads]
-    return digest("heads", b"".join(parts))
 
 
 def _make_parent(path: Path) -> None:

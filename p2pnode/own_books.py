@@ -2,6 +2,9 @@
 
 from collections.abc import Callable
 
+from msgspec import UNSET
+
+from ledger.bodies import Reason
 from ledger.entry import Entry
 from ledger.fold import Lease
 from ledger.ledger import Ledger
@@ -61,9 +64,13 @@ class OwnBooks:
         self._tell_renter(lease)
 
     def lapse(self, lease: Lease) -> None:
-        """No job came: the units are free again. Raises LocalFault."""
+        """The renter did not come: the units are free again. Raises LocalFault.
+
+        Whoever named a job has shown that much, so it does not count as lapsed (evidence A7).
+        """
         now = self._clock.now()
-        self._ledger.release(lease.id, now, at_ms=now, reason="lapsed")
+        reason: Reason = "lapsed" if lease.request.job is UNSET else "unpaid"
+        self._ledger.release(lease.id, now, at_ms=now, reason=reason)
         self._tell_renter(lease)
         self._changed()
 

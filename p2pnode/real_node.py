@@ -38,6 +38,7 @@ from p2pnode.network.mdns import Mdns
 from p2pnode.network.peer_text import bootstrap_of
 from p2pnode.node import Node
 from p2pnode.own_feed import open_own_feed
+from p2pnode.own_time import latest_signed
 from p2pnode.ports import Ports, Service, advert_topics, is_light
 from protocol.errors import LocalFault
 from protocol.genesis import Genesis, net_of
@@ -102,6 +103,7 @@ def opened(
             now=clock.now(),
             random_bytes=secrets.token_bytes,
         )
+        clock.catch_up(latest_signed(ledger, FileCabinet(home.records)))
         node = Node(
             config=config,
             genesis=genesis,

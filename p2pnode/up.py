@@ -13,6 +13,7 @@ from p2pnode.api.server import serve_api
 from p2pnode.home import Home, locked, make_folders
 from p2pnode.job_views import JobViews
 from p2pnode.jobs.baggage import FileBaggage
+from p2pnode.ledger_views import LedgerViews
 from p2pnode.log import log_to
 from p2pnode.network.libp2p_adapter.host import SEEN_S
 from p2pnode.network.peer_text import address_text, peer_text
@@ -86,6 +87,7 @@ async def _serve(node: Node, home: Home, on_ready: Callable[[Ready], None]) -> N
     app = build_app(
         services_of(node, up_since=node.ports.clock.now()),
         JobViews(node, FileBaggage(home.rentals)),
+        LedgerViews(node.ports.ledger, node.replication.take),
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_cancel_on_signal, nursery.cancel_scope)

@@ -35,7 +35,8 @@ from protocol.limits import (
     REPLY_BYTES_MAX,
     SEAL_BYTES,
 )
-from protocol.units import Millis, PublicKey
+from protocol.signing import digest
+from protocol.units import Digest, Millis, PublicKey
 
 
 class Need(Wire, frozen=True, kw_only=True):
@@ -116,6 +117,36 @@ class Bid(Wire, frozen=True, kw_only=True):
     exclusive: Literal["yes"] | UnsetType = UNSET
     """Present: these turns of the units are offered to nobody else meanwhile."""
     x: Extensions = UNSET
+
+
+class BidCommit(Wire, frozen=True, kw_only=True):
+    """An owner binds itself to a bid that nobody can read yet."""
+
+    v: Literal[1] = 1
+    rfq: Hash
+    """Digest of the sealed request for quote, domain "rfq"."""
+    hidden: Hash
+    """`hidden_bid` of the salt and the sealed bid."""
+    rules: Annotated[bytes, Meta(min_length=8, max_length=8)]
+    """First bytes of the digest of the rules bundle that the owner is judged by."""
+    issued_ms: Instant
+    x: Extensions = UNSET
+
+
+class BidReveal(Wire, frozen=True, kw_only=True):
+    """The owner opens what it has committed to."""
+
+    v: Literal[1] = 1
+    commit: Hash
+    """Digest of the sealed commit, domain "bid-commit"."""
+    bid: Annotated[bytes, Meta(max_length=QUOTE_BYTES_MAX + SEAL_BYTES)]
+    salt: Id16
+    x: Extensions = UNSET
+
+
+def hidden_bid(salt: bytes, bid: bytes) -> Digest:
+    """What a commit says of a sealed bid: nothing, to who lacks the salt."""
+    return digest("hidden-bid", salt + bid)
 
 
 Reason = Literal["TAKEN", "PRICE_MOVED", "POLICY", "SHAPE", "STALE", "CLOSED", "BUSY"]

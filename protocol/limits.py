@@ -35,6 +35,10 @@ PART_BYTES_MAX: Final = 131_072
 """A piece of a transfer: large enough to be cheap, small enough to share a connection."""
 TICK_BYTES_MAX: Final = 1_024
 OUTCOME_BYTES_MAX: Final = 2_048
+RAIL_RECEIPT_BYTES_MAX: Final = 3_072
+"""A receipt takes about 400; eight extensions take another 2,300."""
+REVEAL_BYTES_MAX: Final = QUOTE_BYTES_MAX + SEAL_BYTES + 512
+"""A sealed bid, and what hid it."""
 AUCTION_BYTES_MAX: Final = 1_048_576
 """A file of at most 64 bids with their questions and 64 refusals."""
 JOB_BYTES_MAX: Final = 65_536

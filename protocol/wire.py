@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeVar
 
 from protocol.advert import Advert
-from protocol.auction import Bid, Refusal, Rfq
+from protocol.auction import Bid, BidCommit, BidReveal, Refusal, Rfq
 from protocol.codec import Key, Name, Seal, Wire, decode, encode
 from protocol.errors import PeerFault
 from protocol.lease import LeaseRequest
@@ -16,10 +16,13 @@ from protocol.limits import (
     ADVERT_BYTES_MAX,
     OUTCOME_BYTES_MAX,
     QUOTE_BYTES_MAX,
+    RAIL_RECEIPT_BYTES_MAX,
     REFUSAL_BYTES_MAX,
+    REVEAL_BYTES_MAX,
     SEAL_BYTES,
     TICK_BYTES_MAX,
 )
+from protocol.rail import RailReceipt
 from protocol.signing import Signer, digest, is_signed
 from protocol.tick import Outcome, Tick
 from protocol.units import Digest, NetId, PublicKey
@@ -28,10 +31,13 @@ KINDS: Final[dict[type[Wire], tuple[str, int]]] = {
     Advert: ("advert", ADVERT_BYTES_MAX),
     Rfq: ("rfq", QUOTE_BYTES_MAX),
     Bid: ("bid", QUOTE_BYTES_MAX),
+    BidCommit: ("bid-commit", QUOTE_BYTES_MAX),
+    BidReveal: ("bid-reveal", REVEAL_BYTES_MAX),
     Refusal: ("refusal", REFUSAL_BYTES_MAX),
     LeaseRequest: ("lease-request", QUOTE_BYTES_MAX),
     Tick: ("tick", TICK_BYTES_MAX),
     Outcome: ("outcome", OUTCOME_BYTES_MAX),
+    RailReceipt: ("rail", RAIL_RECEIPT_BYTES_MAX),
 }
 """Shape of a body -> (its kind, the most bytes it may have)."""
 

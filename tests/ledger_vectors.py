@@ -5,18 +5,35 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 from msgspec.structs import replace
 
-from ledger.bodies import ACCEPT, Accept, Body, Interval, consent_bytes, encode_body
+from ledger.bodies import ACCEPT, Accept, Body, consent_bytes, encode_body
+from ledger.capability_bodies import Challenge
+from ledger.continuity_bodies import RulesSignal
 from ledger.entry import Draft, Entry, Link, seal
-from ledger.evidence import check, prove_bad_turn, prove_fork, prove_same_counter
 from ledger.fold import State
+from ledger.intervals import Interval
+from ledger.rail_bodies import RailHold, RailVoid
 from ledger.units_chain import apply
+from ledger.witness_bodies import CosignLog
 from protocol.codec import encode_plain
-from protocol.errors import PeerFault
 from protocol.signing import preimage
 from protocol.units import Digest, Millis
+from tests.evidence_vectors import evidence_vectors
+from tests.export_vectors import export_vectors
+from tests.make_evidence import (
+    SEED,
+    answer,
+    capacity,
+    changed,
+    claim,
+    cosign,
+    feed,
+    past,
+    probe,
+    sealed_receipt,
+    successor,
+)
 from tests.make_ledger import (
     HOUR,
     NET,
@@ -43,19 +60,12 @@ FOLDER: Final = Path(__file__).parent.parent / "ledger" / "vectors"
 Case = dict[str, Any]
 Sealed = tuple[str, bytes, Link | None, str | None]
 """Name, bytes, what they follow, and the rule that refuses them."""
-changed = msgspec.structs.replace
 
 
 def link(after: Link | None) -> Case | None:
     if after is None:
         return None
     return {"seq": after.seq, "id": after.id.hex(), "ts_ms": after.ts_ms}
-
-
-def feed() -> Feed:
-    new = Feed(OWNER)
-    new.open()
-    return new
 
 
 def signed(draft: Draft, after: Link | None, name: str, rule: str | None = None) -> Sealed:
@@ -166,6 +176,41 @@ def kind_cases() -> Iterator[Sealed]:
     yield signed(by.draft(statement(OWNER)), by.last, "an account with oneself", "statement.peer")
 
 
+def other_kind_cases() -> Iterator[Sealed]:
+    """One of each kind beside leases and accounts, and one that breaks a rule of it."""
+    hist = past()
+    after = hist.feed.last
+
+    def case(name: str, body: Body, rule: str | None = None) -> Sealed:
+        return signed(hist.feed.draft(body), after, name, rule)
+
+    claimed = feed().add(claim())
+    twice = changed(capacity(), units=capacity().units * 2)
+    answered = answer(claimed)
+    held = RailHold(receipt=sealed_receipt())
+    wrong_act = RailVoid(receipt=sealed_receipt())
+    logged = CosignLog(items=(cosign(b"1" * 32),))
+    yield case("a capacity", capacity())
+    yield case("a capacity that names a unit twice", twice, "capacity.units")
+    yield case("a claim", claim())
+    yield case("a challenge", Challenge(claim=claimed.id, seed=SEED))
+    yield case("a response", answered)
+    repeated = changed(answered, rows=answered.rows[:1] * 2)
+    yield case("a response with a row twice", repeated, "response.rows")
+    yield case("a log of cosignatures", logged)
+    yield case("a turn cosigned twice", changed(logged, items=logged.items * 2), "cosign.twice")
+    yield case("a probe", probe())
+    yield case("a hold", held)
+    yield case("a hold called a void", wrong_act, "rail.act")
+    yield case("a checkpoint", hist.checkpoint())
+    yield case("a checkpoint of itself", hist.checkpoint(upto=3), "checkpoint.place")
+    beyond = hist.checkpoint(start=b"b")
+    yield case("a checkpoint with rows outside its range", beyond, "checkpoint.rows")
+    yield case("a successor", successor())
+    yield case("a successor that the root did not sign", successor(at_ms=at(1)), "successor.seal")
+    yield case("a signal", RulesSignal(bundle=SEED))
+
+
 def entry_vectors() -> Case:
     by = feed()
     shown = by.draft(Accept(grant=Digest(bytes(32))))
@@ -181,66 +226,9 @@ def entry_vectors() -> Case:
         },
         "cases": [
             {"name": name, "bytes": raw.hex(), "after": link(after), "rule": rule}
-            for name, raw, after, rule in (*frame_cases(), *kind_cases())
+            for name, raw, after, rule in (*frame_cases(), *kind_cases(), *other_kind_cases())
         ],
     }
-
-
-def evidence_case(name: str, raw: bytes) -> Case:
-    case: Case = {"name": name, "bytes": raw.hex()}
-    try:
-        offence = check(raw, NET)
-    except PeerFault as fault:
-        return case | {"rule": fault.rule}
-    return case | {
-        "rule": None,
-        "offence": offence.rule,
-        "offender": offence.offender.hex(),
-        "key": offence.key.hex(),
-        "fork": offence.seq,
-    }
-
-
-def two_grants(**fields: Any) -> tuple[Entry, Entry]:
-    by = feed()
-    granted = by.add(grant())
-    after = turn_of(granted, grant())
-    return granted, by.add(grant(after, **{"start": 2 * HOUR, "end": 3 * HOUR, **fields}))
-
-
-def evidence_vectors() -> Case:
-    by = feed()
-    branch = by.branch()
-    one, other = by.add(statement(used=1)), branch.add(statement(used=2))
-    broken = branch.add(statement(ctr=1))
-    fork, cut = prove_fork(one, other), prove_fork(one, broken)
-    assert fork is not None
-    assert cut is not None
-    same = feed()
-    pair = same.add(grant()), same.add(grant(nonce=1))
-    hidden = two_grants(start=2_000, opens=((2_000, 3 * HOUR, 1),))
-    made_up = feed().add(grant(opens=((5, 6, 0), (1_000, 1_000 + HOUR, 0))))
-    cases = [
-        evidence_case("A1", fork),
-        evidence_case("A2", cut),
-        evidence_case("A4", prove_same_counter(UNIT, *pair)),
-        evidence_case(
-            "A5, one entry that overlaps", prove_bad_turn(UNIT, *two_grants(start=5)[1:])
-        ),
-        evidence_case("A5, a first entry with a lease from nowhere", prove_bad_turn(UNIT, made_up)),
-        evidence_case("A5, a lease left out", prove_bad_turn(UNIT, *hidden)),
-        evidence_case("A5, honest neighbours", prove_bad_turn(UNIT, *two_grants())),
-        evidence_case("A5, an honest entry", prove_bad_turn(UNIT, two_grants()[0])),
-        evidence_case("A4, honest neighbours", prove_same_counter(UNIT, *two_grants())),
-        evidence_case("A4, one entry twice", prove_same_counter(UNIT, pair[0], pair[0])),
-        evidence_case("A4, of another unit", prove_same_counter(UNIT2, *pair)),
-        evidence_case("A1 called A2", fork[:1] + b"\x02" + fork[2:]),
-        evidence_case("A2 called A1", cut[:1] + b"\x01" + cut[2:]),
-        evidence_case("a signature changed", fork[:-1] + bytes([fork[-1] ^ 1])),
-        evidence_case("no known rule", fork[:1] + b"\x03" + fork[2:]),
-        evidence_case("one byte behind", fork + b"\0"),
-    ]
-    return {"net": NET.hex(), "cases": cases}
 
 
 def unit_case(name: str, before: list[list[int]], body: Body, *, ts: int = 0) -> Case:
@@ -331,6 +319,7 @@ def vectors() -> dict[str, Case]:
         "units.json": unit_vectors(),
         "fold.json": fold_vectors(),
         "receipts.json": receipt_vectors(),
+        "exports.json": export_vectors(),
     }
 
 

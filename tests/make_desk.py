@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import UNSET
 
-from ledger.bodies import Interval
 from ledger.entry import Entry
+from ledger.intervals import Interval
 from ledger.units_chain import Turn
 from p2pnode.matching.book import Offer
 from p2pnode.matching.desk import Books, Desk

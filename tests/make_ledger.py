@@ -9,7 +9,6 @@ from ledger.bodies import (
     Genesis,
     Grant,
     GrantTurn,
-    Interval,
     Release,
     ReleaseTurn,
     Statement,
@@ -18,6 +17,7 @@ from ledger.bodies import (
 )
 from ledger.entry import Draft, Entry, Link, draft_entry, link_of, seal
 from ledger.guard import Guard, MemoryGuard
+from ledger.intervals import Interval
 from ledger.ledger import Ledger, open_ledger
 from ledger.store import MemoryStore, Store
 from ledger.units_chain import Turn, apply, next_place
@@ -49,8 +49,13 @@ def at(ms: int) -> Millis:
     return Millis(T0 + ms)
 
 
+def root_of(feed: Signer) -> Signer:
+    """The root key of the account whose feed this is."""
+    return Signer(b"\x70" + feed.public[1:])
+
+
 def certificate(of: Signer, *, net: NetId = NET, not_after_ms: int = 10**10) -> bytes:
-    root, peer = Signer(b"\x70" + of.public[1:]), Signer(b"\x71" + of.public[1:])
+    root, peer = root_of(of), Signer(b"\x71" + of.public[1:])
     return sign_certificate(
         Certificate(
             net=net,
@@ -213,7 +218,7 @@ def release(
             units=(ReleaseTurn(UNIT, place.ctr, place.gseq, place.gprev, intervals, lctr),),
             grant=granted.id,
             at_ms=at(at_ms),
-            reason="end",
+            reason="unpaid",
             consent=UNSET,
         )
 

@@ -131,7 +131,8 @@ def forked_feed(name: int, stem: int, arms: tuple[int, ...]) -> list[list[Entry]
     for arm, length in enumerate(arms):
         branch = feed.branch()
         entries = [
-            branch.add(statement(ctr=stem + n, used=1_000 * (arm + 1) + n)) for n in range(length)
+            branch.add(statement(ctr=1_000 * (arm + 1) + n, used=1_000 * (arm + 1) + n))
+            for n in range(length)
         ]
         branches.append(below + entries)
     return branches

@@ -7,6 +7,8 @@ from litestar import Litestar, Request, Response, get, post
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 from litestar.openapi.config import OpenAPIConfig
+from litestar.params import FromQuery, JSONBody
+from litestar.types import ExceptionHandlersMap
 
 from p2pnode.api.documents import (
     ArrivalListDocument,
@@ -17,6 +19,7 @@ from p2pnode.api.documents import (
     StatusDocument,
 )
 from p2pnode.api.job_routes import JobServices, job_routes
+from p2pnode.api.ledger_routes import LedgerServices, ledger_routes
 from p2pnode.matching.search import Wish
 from protocol.advert import TIERS, Tier
 from protocol.errors import LocalFault, Unavailable
@@ -41,7 +44,7 @@ class Services:
     """Raises LocalFault."""
 
 
-def build_app(services: Services, jobs: JobServices) -> Litestar:
+def build_app(services: Services, jobs: JobServices, ledger: LedgerServices) -> Litestar:
     """The application, ready for a server."""
 
     @get("/healthz")
@@ -54,14 +57,14 @@ def build_app(services: Services, jobs: JobServices) -> Litestar:
 
     @get("/v1/offers")
     async def offers(  # noqa: PLR0917 - query parameters
-        vram_mib_min: int | None = None,
-        model: list[str] | None = None,
-        region: list[str] | None = None,
-        tier: str = "silver",
-        ask_micro_max: int | None = None,
-        money: str | None = None,
-        gpus: int = 1,
-        limit: int = SHOWN_DEFAULT,
+        vram_mib_min: FromQuery[int | None] = None,
+        model: FromQuery[list[str] | None] = None,
+        region: FromQuery[list[str] | None] = None,
+        tier: FromQuery[str] = "silver",
+        ask_micro_max: FromQuery[int | None] = None,
+        money: FromQuery[str | None] = None,
+        gpus: FromQuery[int] = 1,
+        limit: FromQuery[int] = SHOWN_DEFAULT,
     ) -> OfferListDocument:
         wish = Wish(
             gpus=gpus,
@@ -79,28 +82,37 @@ def build_app(services: Services, jobs: JobServices) -> Litestar:
         return services.arrivals()
 
     @get("/v1/directory")
-    async def directory(gpu_class: int, region: list[str]) -> ListedDocument:
+    async def directory(gpu_class: FromQuery[int], region: FromQuery[list[str]]) -> ListedDocument:
         if gpu_class not in CLASSES:
             raise LocalFault(f"{gpu_class} is no class", f"one of {', '.join(map(str, CLASSES))}")
         return await services.listed(gpu_class, tuple(region))
 
     @post("/v1/ask", status_code=200)
-    async def ask(data: AskChange) -> dict[str, str]:
+    async def ask(data: JSONBody[AskChange]) -> dict[str, str]:
         services.set_ask(data)
         return {"applies": "now, to new leases"}
 
     return Litestar(
-        route_handlers=[healthz, status, offers, directory, arrivals, ask, *job_routes(jobs)],
-        exception_handlers={
-            LocalFault: _local_fault,
-            Unavailable: _unavailable,
-            HTTPException: _http_fault,
-        },
+        route_handlers=[
+            *(healthz, status, offers, directory, arrivals, ask),
+            *job_routes(jobs),
+            *ledger_routes(ledger),
+        ],
+        exception_handlers=exception_handlers(),
         openapi_config=OpenAPIConfig(title="p2pnode", version="1", path="/schema"),
         # Litestar would take over the root logger.
         logging_config=None,
         debug=False,
     )
+
+
+def exception_handlers() -> ExceptionHandlersMap:
+    """What goes wrong, as problem documents."""
+    return {
+        LocalFault: _local_fault,
+        Unavailable: _unavailable,
+        HTTPException: _http_fault,
+    }
 
 
 def _tier(text: str) -> Tier:

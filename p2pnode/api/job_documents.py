@@ -1,4 +1,4 @@
-"""What the node tells and takes about jobs, leases and the ledger, as JSON. See `documents`."""
+"""What the node tells and takes about jobs and leases, as JSON. See `documents`."""
 
 from typing import Literal
 
@@ -143,37 +143,3 @@ class LeaseListDocument(Struct, frozen=True, kw_only=True):
 
     schema: str = "p2pnode.lease.list/1"
     items: tuple[LeaseDocument, ...]
-
-
-class HeadDocument(Struct, frozen=True, kw_only=True):
-    """The end of one feed."""
-
-    feed: str
-    seq: int
-    id: str
-    ts_ms: int
-    fork: int | None
-
-
-class LedgerDocument(Struct, frozen=True, kw_only=True):
-    """`p2pnode ledger show`."""
-
-    schema: str = "p2pnode.ledger.show/1"
-    feed: str
-    root: str
-    """One digest over all heads: equal roots mean equal ledgers."""
-    heads: tuple[HeadDocument, ...]
-    offences: tuple[dict[str, str], ...]
-    """Each is proved: the evidence convinces anybody."""
-
-
-class VerifyDocument(Struct, frozen=True, kw_only=True):
-    """`p2pnode ledger verify`."""
-
-    schema: str = "p2pnode.ledger.verify/1"
-    ok: bool
-    feeds: int
-    entries: int
-    conflicts: int
-    evidence: int
-    broken: str | None

@@ -1,9 +1,10 @@
-"""Routes about jobs, leases, receipts and the ledger."""
+"""Routes about jobs, leases and receipts."""
 
 from typing import Protocol
 
 from litestar import Response, get, post
 from litestar.handlers import HTTPRouteHandler
+from litestar.params import FromPath, FromQuery, JSONBody
 
 from p2pnode.api.job_documents import (
     AuctionDocument,
@@ -12,10 +13,8 @@ from p2pnode.api.job_documents import (
     JobListDocument,
     JobOrder,
     LeaseListDocument,
-    LedgerDocument,
     ReceiptCheck,
     ReceiptDocument,
-    VerifyDocument,
 )
 
 LOG_BYTES_MAX = 1_048_576
@@ -34,69 +33,52 @@ class JobServices(Protocol):
     def check(self, text: str) -> ReceiptDocument: ...
     def auction(self, name: str) -> AuctionDocument: ...
     def leases(self) -> LeaseListDocument: ...
-    def ledger(self) -> LedgerDocument: ...
-    async def verify(self) -> VerifyDocument: ...
 
 
 def job_routes(services: JobServices) -> list[HTTPRouteHandler]:
     """The handlers, over these services."""
 
     @post("/v1/jobs", status_code=201)
-    async def submit(data: JobOrder) -> JobDocument:
+    async def submit(data: JSONBody[JobOrder]) -> JobDocument:
         return await services.submit(data)
 
     @get("/v1/jobs")
-    async def list_jobs(limit: int = 50) -> JobListDocument:
+    async def list_jobs(limit: FromQuery[int] = 50) -> JobListDocument:
         return services.list_jobs(max(0, min(limit, 10_000)))
 
     @get("/v1/jobs/{name:str}")
-    async def show(name: str) -> JobDocument:
+    async def show(name: FromPath[str]) -> JobDocument:
         return services.show(name)
 
     @post("/v1/jobs/{name:str}/cancel", status_code=200)
-    async def cancel(name: str) -> JobDocument:
+    async def cancel(name: FromPath[str]) -> JobDocument:
         return services.cancel(name)
 
     @get("/v1/jobs/{name:str}/log")
-    async def read_log(name: str, offset: int = 0) -> Response[bytes]:
+    async def read_log(name: FromPath[str], offset: FromQuery[int] = 0) -> Response[bytes]:
         begin, piece = await services.read_log(name, max(0, offset), LOG_BYTES_MAX)
         # Another one than was asked for where what is between was not kept.
         headers = {"Log-Offset": str(begin)}
         return Response(piece, media_type="application/octet-stream", headers=headers)
 
     @post("/v1/jobs/{name:str}/fetch", status_code=200)
-    async def fetch(name: str, data: FetchOrder) -> JobDocument:
+    async def fetch(name: FromPath[str], data: JSONBody[FetchOrder]) -> JobDocument:
         return await services.fetch(name, data.folder)
 
     @get("/v1/jobs/{name:str}/receipt")
-    async def receipt(name: str) -> ReceiptDocument:
+    async def receipt(name: FromPath[str]) -> ReceiptDocument:
         return services.receipt(name)
 
     @get("/v1/jobs/{name:str}/bids")
-    async def bids(name: str) -> AuctionDocument:
+    async def bids(name: FromPath[str]) -> AuctionDocument:
         return services.auction(name)
 
     @post("/v1/receipts/check", status_code=200)
-    async def check(data: ReceiptCheck) -> ReceiptDocument:
+    async def check(data: JSONBody[ReceiptCheck]) -> ReceiptDocument:
         return services.check(data.hex)
 
-    return [
-        *(submit, list_jobs, show, cancel, read_log, fetch, receipt, bids, check),
-        *_ledger_routes(services),
-    ]
-
-
-def _ledger_routes(services: JobServices) -> list[HTTPRouteHandler]:
     @get("/v1/leases")
     async def leases() -> LeaseListDocument:
         return services.leases()
 
-    @get("/v1/ledger")
-    async def ledger() -> LedgerDocument:
-        return services.ledger()
-
-    @get("/v1/ledger/verify")
-    async def verify() -> VerifyDocument:
-        return await services.verify()
-
-    return [leases, ledger, verify]
+    return [submit, list_jobs, show, cancel, read_log, fetch, receipt, bids, check, leases]

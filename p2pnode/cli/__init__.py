@@ -26,11 +26,13 @@ COMMANDS: Final = {
     "offer": ("p2pnode.cli.offer:offer", "See what is offered on the network."),
     "run": ("p2pnode.cli.run:run", "Run a program on somebody's GPU and follow it."),
     "job": ("p2pnode.cli.job:job", "Look after jobs: logs, outputs, bids, receipts."),
-    "lease": ("p2pnode.cli.ledger:lease", "See the leases given and taken."),
-    "ledger": ("p2pnode.cli.ledger:ledger", "See and verify the replicated record."),
+    "receipt": ("p2pnode.cli.receipt:receipt", "Check a receipt, without a node."),
+    "lease": ("p2pnode.cli.lease:lease", "See the leases given and taken."),
+    "ledger": ("p2pnode.cli.ledger:ledger", "See, verify and copy the replicated record."),
     "ask": ("p2pnode.cli.ask:ask", "See or set the price this node asks."),
     "demo": ("testnet.cli:demo", "Run a whole network on this machine, once."),
     "testnet": ("testnet.cli:testnet", "A network of real nodes on this machine, to play with."),
+    "schema": ("p2pnode.cli.schema:schema", "Print the JSON Schema of what --json prints."),
     "version": ("p2pnode.cli.node:version", "Print the version."),
 }
 """Command -> (where it is, its line in the help); loaded when called."""

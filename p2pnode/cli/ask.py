@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from p2pnode.cli.client import get, post
-from p2pnode.cli.output import home_option, json_option, print_document
+from p2pnode.cli.output import home_option, json_option, print_document, say
 from p2pnode.home import find_home
 from p2pnode.quantities import format_money, parse_rate
 
@@ -31,7 +31,7 @@ def show(home: Path | None, as_json: bool) -> None:
             }
         )
     else:
-        click.echo("\n".join(status["offered"]) or "nothing is offered")
+        say(*(status["offered"] or ["nothing is offered"]))
 
 
 @ask.command("set")
@@ -49,4 +49,4 @@ def set_price(price: str, home: Path | None, as_json: bool) -> None:
     if as_json:
         print_document({"schema": "p2pnode.ask.set/1", **answer})
     else:
-        click.echo(f"ask {format_money(rate.micros, rate.code)}/gpu-h, applies {answer['applies']}")
+        say(f"ask {format_money(rate.micros, rate.code)}/gpu-h, applies {answer['applies']}")

@@ -10,11 +10,12 @@ from urllib.parse import urlencode
 from protocol.errors import LocalFault, Unavailable
 
 REPLY_S = 30
+"""For what a node answers at once."""
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=REPLY_S)
+    def __init__(self, path: Path, patience_s: int | None) -> None:
+        super().__init__("localhost", timeout=patience_s)
         self._path = path
 
     def connect(self) -> None:
@@ -31,12 +32,22 @@ def get(node: Path, path: str, **query: object) -> Any:
     wanted = {key: value for key, value in query.items() if value is not None}
     if wanted:
         path = f"{path}?{urlencode(wanted, doseq=True)}"
-    return _request(node, "GET", path, None)
+    return _request(node, ("GET", path, None), REPLY_S)
+
+
+def get_slow(node: Path, path: str) -> Any:
+    """As `get`, of what takes the node long: waits until it answers or ends."""
+    return _request(node, ("GET", path, None), None)
 
 
 def post(node: Path, path: str, document: object) -> Any:
     """The answer to a document that is posted. Raises as `get`."""
-    return _request(node, "POST", path, json.dumps(document))
+    return _request(node, ("POST", path, json.dumps(document)), REPLY_S)
+
+
+def post_slow(node: Path, path: str, document: object) -> Any:
+    """As `post`, of what takes the node long: waits until it answers or ends."""
+    return _request(node, ("POST", path, json.dumps(document)), None)
 
 
 def get_log(node: Path, job: str, offset: int) -> tuple[int, bytes]:
@@ -44,14 +55,18 @@ def get_log(node: Path, job: str, offset: int) -> tuple[int, bytes]:
 
     Empty at the end. Raises as `get`.
     """
-    reply, body = _exchange(node, "GET", f"/v1/jobs/{job}/log?offset={offset}", None)
+    reply, body = _exchange(node, ("GET", f"/v1/jobs/{job}/log?offset={offset}", None), REPLY_S)
     if reply.status != 200:
         _raise(reply.status, json.loads(body or b"null"))
     return int(reply.headers["Log-Offset"]), body
 
 
-def _request(node: Path, method: str, path: str, body: str | None) -> Any:
-    reply, raw = _exchange(node, method, path, body)
+_Request = tuple[str, str, str | None]
+"""Method, path, body."""
+
+
+def _request(node: Path, request: _Request, patience_s: int | None) -> Any:
+    reply, raw = _exchange(node, request, patience_s)
     try:
         document = json.loads(raw or b"null")
     except ValueError as error:
@@ -62,9 +77,10 @@ def _request(node: Path, method: str, path: str, body: str | None) -> Any:
 
 
 def _exchange(
-    node: Path, method: str, path: str, body: str | None
+    node: Path, request: _Request, patience_s: int | None
 ) -> tuple[http.client.HTTPResponse, bytes]:
-    connection = _UnixConnection(node)
+    connection = _UnixConnection(node, patience_s)
+    method, path, body = request
     try:
         connection.request(method, path, body, {"Content-Type": "application/json"})
         reply = connection.getresponse()

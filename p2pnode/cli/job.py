@@ -7,7 +7,15 @@ from typing import Any
 import click
 
 from p2pnode.cli.client import get, post
-from p2pnode.cli.output import home_option, json_option, note, print_document, print_table, short
+from p2pnode.cli.output import (
+    home_option,
+    json_option,
+    note,
+    print_document,
+    print_table,
+    say,
+    short,
+)
 from p2pnode.cli.run import ENDED, exit_code, follow, print_log, summary
 from p2pnode.home import find_home
 from p2pnode.quantities import format_money
@@ -56,10 +64,10 @@ def show(name: str, home: Path | None, as_json: bool) -> None:
         print_document(document)
         return
     for key in ("id", "state", "why", "attempt", "owner", "lease", "log_path"):
-        click.echo(f"{key:<10} {document[key]}")
+        say(f"{key:<10} {document[key]}")
     if document["outcome"]:
-        click.echo(f"{'outcome':<10} {summary(document, None)}")
-        click.echo(f"{'enforced':<10} {document['outcome']['enforced']}")
+        say(f"{'outcome':<10} {summary(document, None)}")
+        say(f"{'enforced':<10} {document['outcome']['enforced']}")
 
 
 @job.command()
@@ -103,7 +111,7 @@ def fetch(name: str, folder: Path, home: Path | None, as_json: bool) -> None:
     if as_json:
         print_document(document)
     else:
-        click.echo(f"{folder}  sha256 of the archive {document['outcome']['output_sha256']}")
+        say(f"{folder}  sha256 of the archive {document['outcome']['output_sha256']}")
 
 
 @job.command()
@@ -116,7 +124,7 @@ def cancel(name: str, home: Path | None, as_json: bool) -> None:
     if as_json:
         print_document(document)
     else:
-        click.echo(f"{document['id']} {document['state']}, stop requested")
+        say(f"{document['id']} {document['state']}, stop requested")
 
 
 @job.command()
@@ -142,7 +150,7 @@ def bids(name: str, home: Path | None, as_json: bool) -> None:
     ]
     print_table(("", "OWNER", "MICRO/GPU-H", "RELIABILITY PPM", "SCORE"), rows)
     for refusal in document["refusals"]:
-        click.echo(f"refused by {refusal['owner'][:12]}: {refusal['reason']} {refusal['detail']}")
+        say(f"refused by {refusal['owner'][:12]}: {refusal['reason']} {refusal['detail']}")
     note(f"chosen by rule {document['rule']}: {'yes' if document['is_by_the_rule'] else 'NO'}")
 
 
@@ -178,10 +186,10 @@ def check_receipt(file: Path, home: Path | None, as_json: bool) -> None:
 def _print_receipt(document: dict[str, Any]) -> None:
     amount = format_money(Micros(document["amount_micro"]), document["money"])
     outcome = document["outcome"]
-    click.echo(f"lease     {document['lease']}")
-    click.echo(f"owner     {document['owner']}\nrenter    {document['renter']}")
-    click.echo(f"used      {document['used_ms']} GPU-ms, {amount}   proved: co-signed by both")
+    say(f"lease     {document['lease']}")
+    say(f"owner     {document['owner']}", f"renter    {document['renter']}")
+    say(f"used      {document['used_ms']} GPU-ms, {amount}   proved: co-signed by both")
     settled = "both halves agree" if document["is_settled"] else "a half is missing"
-    click.echo(f"account   {settled}")
-    click.echo(f"outcome   {outcome['cause']} {outcome['exit_code']}   claimed by the owner")
-    click.echo(f"ran under {outcome['enforced']}; GPU {outcome['gpu']}")
+    say(f"account   {settled}")
+    say(f"outcome   {outcome['cause']} {outcome['exit_code']}   claimed by the owner")
+    say(f"ran under {outcome['enforced']}; GPU {outcome['gpu']}")

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from p2pnode.cli.client import get
-from p2pnode.cli.output import home_option, json_option, note, print_document
+from p2pnode.cli.output import home_option, json_option, note, print_document, say
 from p2pnode.home import find_home
 from protocol.errors import Unavailable
 
@@ -72,14 +72,14 @@ def invite(home: Path | None, as_json: bool) -> None:
     if as_json:
         print_document({"schema": "p2pnode.network.invite/1", "link": link})
     else:
-        click.echo(link)
+        say(link)
 
 
 def _print(document: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_document(document)
         return
-    click.echo(f"network  {document['name']} ({document['kind']}), money {document['money']}")
-    click.echo(f"id       {document['id']}")
+    say(f"network  {document['name']} ({document['kind']}), money {document['money']}")
+    say(f"id       {document['id']}")
     for address in document["bootstrap"]:
-        click.echo(f"knows    {address}")
+        say(f"knows    {address}")

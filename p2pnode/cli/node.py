@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from p2pnode.cli.client import get
-from p2pnode.cli.output import home_option, json_option, note, print_document, short
+from p2pnode.cli.output import home_option, json_option, note, print_document, say, short
 from p2pnode.home import find_home
 from p2pnode.quantities import format_span
 from protocol.units import MillisSpan
@@ -27,10 +27,10 @@ def up(home: Path | None, as_json: bool) -> None:
         if as_json:
             print_document({"schema": "p2pnode.up/1", **asdict(ready)})
         else:
-            click.echo(f"p2pnode up  peer {short(ready.peer)}  net {ready.network}")
+            say(f"p2pnode up  peer {short(ready.peer)}  net {ready.network}")
             for address in ready.addresses:
-                click.echo(f"  listens  {address}")
-            click.echo(f"  socket   {ready.socket}\nstop: Ctrl-C")
+                say(f"  listens  {address}")
+            say(f"  socket   {ready.socket}", "stop: Ctrl-C")
         sys.stdout.flush()
 
     node.run_node(find_home(home), on_ready=on_ready)
@@ -62,7 +62,7 @@ def status(home: Path | None, as_json: bool) -> None:
         "traffic": f"{document['bytes_per_hour'] / 1_000_000:.1f} MB/h sent and received",
     }
     for name, text in lines.items():
-        click.echo(f"{name:<12} {text}")
+        say(f"{name:<12} {text}")
     if not document["neighbours"]:
         note("no neighbours: check [network] bootstrap in config.toml, or join by a fresh link")
 
@@ -74,4 +74,4 @@ def version(as_json: bool) -> None:
     if as_json:
         print_document({"schema": "p2pnode.version/1", "client": version_of("p2pnode")})
     else:
-        click.echo(version_of("p2pnode"))
+        say(version_of("p2pnode"))

@@ -9,7 +9,7 @@ from typing import IO, Any
 import click
 
 from p2pnode.cli.client import get, get_log, post
-from p2pnode.cli.output import home_option, json_option, note, print_document, short
+from p2pnode.cli.output import home_option, json_option, note, print_document, say, short
 from p2pnode.execution.run_log import gap_line
 from p2pnode.home import find_home
 from p2pnode.quantities import (
@@ -85,7 +85,7 @@ def run(
     try:
         job = follow(node, job["id"], to_stdout=not as_json)
     except KeyboardInterrupt:
-        note(f"\ndetached; {job['id']} goes on   stop it: p2pnode job cancel {job['id']}")
+        note("", f"detached; {job['id']} goes on   stop it: p2pnode job cancel {job['id']}")
         raise
     if output is not None and job["outcome"] and job["outcome"]["output_sha256"]:
         post(node, f"/v1/jobs/{job['id']}/fetch", {"folder": str(output.absolute())})
@@ -218,4 +218,4 @@ def _print_job(job: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_document(job)
     else:
-        click.echo(job["id"])
+        say(job["id"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from p2pnode.cli.output import home_option, json_option, note, print_document
+from p2pnode.cli.output import home_option, json_option, note, print_document, say
 from p2pnode.config import Config, Network, Pricing, default_config_text, read_config
 from p2pnode.home import find_home, make_folders, read_if_there, write_durably
 from p2pnode.quantities import parse_rate
@@ -55,9 +55,9 @@ def init(
     if as_json:
         print_document({"schema": "p2pnode.init/1", "config": str(where.config), "network": joined})
         return
-    click.echo(f"wrote {where.config}")
-    click.echo(f"joined {joined['name']}" if joined else "next: p2pnode network join LINK")
-    click.echo("then: p2pnode doctor, p2pnode up")
+    say(f"wrote {where.config}")
+    say(f"joined {joined['name']}" if joined else "next: p2pnode network join LINK")
+    say("then: p2pnode doctor, p2pnode up")
 
 
 def _ask(question: str, default: str) -> str:
@@ -103,7 +103,7 @@ def doctor(home: Path | None, as_json: bool) -> None:
         )
     else:
         for number, finding in enumerate(findings, start=1):
-            click.echo(f"{number:2} {finding.state:<4} {finding.name:<10} {finding.text}")
+            say(f"{number:2} {finding.state:<4} {finding.name:<10} {finding.text}")
             if finding.cure and finding.state in {"fail", "warn"}:
                 note(f"   try: {finding.cure}")
     has_failed = any(finding.state == "fail" for finding in findings)

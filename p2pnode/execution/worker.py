@@ -40,6 +40,9 @@ RETURN_MS: Final = MillisSpan(30_000)
 """After a restart of ours a renter has this long to let us know that it has accepted."""
 
 
+METERED_BYTES_MAX: Final = 4_096
+
+
 class Metered(Wire, frozen=True, kw_only=True):
     """The last tick of a lease, and the renter's signature where it has come."""
 
@@ -105,7 +108,7 @@ class Worker:
     def metered(self) -> Metered | None:
         """The last tick."""
         raw = self._shop.cabinet.get(self._name("metered"))
-        return None if raw is None else decode(raw, Metered, size_max=4_096)
+        return None if raw is None else decode(raw, Metered, size_max=METERED_BYTES_MAX)
 
     async def run(self) -> None:
         """From wherever the lease stands to its end. Raises nothing that a renter can cause."""
@@ -242,7 +245,7 @@ class Worker:
         last = None if before is None else unpack(before.tick, self._shop.net, Tick).body
         request = self.lease.request
         now = self._now()
-        most = max(0, min(now, request.end_ms) - request.start_ms)
+        most = max(0, min(now, self._end_ms()) - request.start_ms)
         used = MillisSpan(min(ran, most) * len(request.units))
         if last is not None:
             used = MillisSpan(max(used, last.used_ms))

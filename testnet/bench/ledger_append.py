@@ -67,12 +67,12 @@ def measure_cpu(folder: Path, rounds: int) -> Measured:
     )
     return Measured(
         figures={
-            "raw_sign_cpu_us": us["sign"],
-            "append_cpu_us": us["append"],
-            "append_with_guard_cpu_us": us["guarded"],
-            "append_with_guard_cpu_to_raw_sign": us["guarded"] / us["sign"],
+            "raw_sign_cpu_us": us.middle("sign"),
+            "append_cpu_us": us.middle("append"),
+            "append_with_guard_cpu_us": us.middle("guarded"),
+            "append_with_guard_cpu_to_raw_sign": us.ratio("guarded", to="sign"),
         },
-        bars=(at_most("append CPU / raw sign", us["append"] / us["sign"], APPEND_CPU_MAX),),
+        bars=(at_most("append CPU / raw sign", us.ratio("append", to="sign"), APPEND_CPU_MAX),),
     )
 
 
@@ -107,12 +107,13 @@ def measure_disk(folder: Path, rounds: int) -> Measured:
             },
             rounds * WRITES,
         )
-    ratio, ratio_guarded = us["append"] / us["fdatasync"], us["guarded"] / us["fdatasync"]
+    raw_us = us.middle("fdatasync")
+    ratio, ratio_guarded = us.middle("append") / raw_us, us.middle("guarded") / raw_us
     return Measured(
         figures={
-            "raw_fdatasync_p50_us": us["fdatasync"],
-            "append_p50_us": us["append"],
-            "append_with_guard_p50_us": us["guarded"],
+            "raw_fdatasync_p50_us": raw_us,
+            "append_p50_us": us.middle("append"),
+            "append_with_guard_p50_us": us.middle("guarded"),
         },
         bars=(
             at_most("append p50 / raw fdatasync", ratio, APPEND_MAX),
@@ -151,19 +152,15 @@ def measure_group(folder: Path, rounds: int) -> Measured:
             },
             rounds,
         )
-    ratio = us["write"] / us["group"]
+    ratio = us.ratio("write", to="group")
     return Measured(
         figures={
-            "write_one_us": us["write"],
-            "write_in_group_us": us["group"],
-            "append_in_group_with_guard_us": us["append_all"],
-            "append_in_group_to_append": us["append"] / us["append_all"],
+            "write_one_us": us.middle("write"),
+            "write_in_group_us": us.middle("group"),
+            "append_in_group_with_guard_us": us.middle("append_all"),
+            "append_in_group_to_append": us.ratio("append", to="append_all"),
         },
-        bars=(
-            at_least(
-                "entries/s written in groups of 100 / singly", us["write"] / us["group"], GROUP_MIN
-            ),
-        ),
+        bars=(at_least("entries/s written in groups of 100 / singly", ratio, GROUP_MIN),),
     )
 
 

@@ -7,9 +7,11 @@ from typing import Final
 from nacl.bindings import crypto_sign_open
 
 from ledger.entry import Entry, read_entry
-from ledger.evidence import check, prove_fork, prove_same_counter
+from ledger.evidence import check
+from ledger.fork_evidence import prove_fork
 from ledger.ledger import Ledger
 from ledger.limits import INGEST_AT_ONCE
+from ledger.unit_evidence import prove_same_counter
 from protocol.signing import preimage
 from testnet.bench.feeds import (
     NET,
@@ -49,11 +51,11 @@ def measure_ingest(folder: Path, rounds: int) -> Measured:
     us = in_turn({"verify": raw_verify(entries), "full": _taking(folder, raws, take_fully)}, rounds)
     return Measured(
         figures={
-            "raw_verify_cpu_us": us["verify"],
-            "full_ingest_cpu_us": us["full"],
+            "raw_verify_cpu_us": us.middle("verify"),
+            "full_ingest_cpu_us": us.middle("full"),
             "entry_bytes": len(raws[-1]),
         },
-        bars=(at_least("full ingest / raw verify", us["verify"] / us["full"], FULL_MIN),),
+        bars=(at_least("full ingest / raw verify", us.ratio("verify", to="full"), FULL_MIN),),
     )
 
 
@@ -90,9 +92,10 @@ def measure_evidence(_folder: Path, rounds: int) -> Measured:
     def checking(raw: bytes) -> Work:
         return lambda: cpu_s(lambda: [check(raw, NET) for _ in range(CHECKS)], CHECKS)
 
+    verify = raw_verify(forked * CHECKS)
     us = in_turn(
         {
-            "verify": raw_verify(forked * CHECKS),
+            "two": lambda: 2 * verify(),
             "fork": checking(fork),
             "counter": checking(counter),
         },
@@ -100,15 +103,13 @@ def measure_evidence(_folder: Path, rounds: int) -> Measured:
     )
     return Measured(
         figures={
-            "check_fork_cpu_us": us["fork"],
-            "check_counter_cpu_us": us["counter"],
+            "check_fork_cpu_us": us.middle("fork"),
+            "check_counter_cpu_us": us.middle("counter"),
             "fork_bytes": len(fork),
             "counter_bytes": len(counter),
         },
         bars=tuple(
-            at_most(
-                f"check of {name} / 2 raw verifies", us[name] / (2 * us["verify"]), EVIDENCE_MAX
-            )
+            at_most(f"check of {name} / 2 raw verifies", us.ratio(name, to="two"), EVIDENCE_MAX)
             for name in ("fork", "counter")
         ),
     )

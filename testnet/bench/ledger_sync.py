@@ -96,12 +96,14 @@ def measure_loopback(folder: Path, rounds: int) -> Measured:
     wire = max(sizes) / sum(len(entry.raw) for entry in entries)
     return Measured(
         figures={
-            "full_catch_up_cpu_us": us["full"],
+            "full_catch_up_cpu_us": us.middle("full"),
             "served_entry_cpu_us": served_us,
             "wire_bytes_per_entry": max(sizes) / ENTRIES,
         },
         bars=(
-            at_least("full catch-up over TCP / raw verify", us["verify"] / us["full"], FULL_MIN),
+            at_least(
+                "full catch-up over TCP / raw verify", us.ratio("verify", to="full"), FULL_MIN
+            ),
             at_most("server CPU per served entry, us", served_us, SERVED_US_MAX),
             at_most("wire bytes / entry bytes", wire, WIRE_MAX),
         ),

@@ -1,10 +1,10 @@
 """How long work takes: rounds of several kinds of work in turn, so that all meet the same machine.
 
-A ratio of medians out of one run says more than either figure: the machine is in both.
+A ratio of two kinds in one round says more than either figure: the machine is in both.
 """
 
 import gc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from time import process_time
@@ -38,8 +38,23 @@ def wall_s(work: Callable[[], object], pieces: int = 1) -> float:
     return (default_timer() - began) / pieces
 
 
-def in_turn(works: Mapping[str, Work], rounds: int) -> dict[str, float]:
-    """The median of each work's rounds, in microseconds for each piece."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounds:
+    """What each kind of work took in each round, in microseconds for each piece."""
+
+    us: Mapping[str, Sequence[float]]
+
+    def middle(self, name: str) -> float:
+        """The median of one kind of work."""
+        return median(self.us[name])
+
+    def ratio(self, name: str, to: str) -> float:
+        """The median of the ratios of two kinds of work, each of one round."""
+        return median(one / other for one, other in zip(self.us[name], self.us[to], strict=True))
+
+
+def in_turn(works: Mapping[str, Work], rounds: int) -> Rounds:
+    """All kinds of work in turn, so many rounds."""
     # What the benchmark itself holds is not to be walked again and again by the collector.
     gc.collect()
     gc.freeze()
@@ -48,4 +63,4 @@ def in_turn(works: Mapping[str, Work], rounds: int) -> dict[str, float]:
         for name, work in works.items():
             taken[name].append(work() * 1e6)
     gc.unfreeze()
-    return {name: median(values) for name, values in taken.items()}
+    return Rounds(us=taken)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from ledger.bodies import Accept, Grant, Release, read_body
+from ledger.bodies import Accept, Grant, Release, consent_bytes, read_body
 from ledger.guard import MemoryGuard
 from ledger.ledger import Ledger, Taken
 from ledger.store import MemoryStore
@@ -130,7 +130,9 @@ def test_a_lease_is_released_and_its_unit_leased_again() -> None:
 def test_a_release_with_consent_carries_it() -> None:
     mine = opened_ledger()
     granted = mine.grant(sealed_request(), at(0))
-    consent = granted.signature
+    consent = RENTER.sign("release-consent", NET, consent_bytes(granted.id, ((UNIT, 0),), at(9)))
+    with pytest.raises(LocalFault, match="would contradict"):
+        mine.release(granted.id, at(5), at_ms=at(8), reason="consent", consent=consent)
     ended = mine.release(granted.id, at(5), at_ms=at(9), reason="consent", consent=consent)
     body = read_body(ended.draft)
     assert isinstance(body, Release)
@@ -164,7 +166,7 @@ def test_a_lease_is_accepted_once() -> None:
         lease = each.lease(granted.id)
         assert lease is not None
         assert lease.is_accepted
-    owner.release(granted.id, at(9), at_ms=at(HOUR), reason="end")
+    owner.release(granted.id, at(9), at_ms=at(HOUR), reason="unpaid")
     assert owner.accept(granted.id, at(9)).feed == owner.feed
 
 

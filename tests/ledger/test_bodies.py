@@ -13,7 +13,6 @@ from ledger.bodies import (
     Body,
     Genesis,
     GrantTurn,
-    Interval,
     Release,
     consent_bytes,
     encode_body,
@@ -22,6 +21,7 @@ from ledger.bodies import (
     requested,
 )
 from ledger.entry import Entry
+from ledger.intervals import Interval
 from ledger.limits import BODY_BYTES_MAX, INTERVAL_BYTES_MAX, TURN_BYTES_MAX
 from ledger.validity import check_body, is_consented
 from protocol.codec import encode, encode_plain

@@ -7,19 +7,17 @@ from hypothesis import strategies as st
 
 from ledger.bodies import Grant, encode_body
 from ledger.entry import Entry, seal
-from ledger.evidence import (
-    FORK,
+from ledger.evidence import check
+from ledger.fork_evidence import FORK, TwoHeaders, prove_fork
+from ledger.limits import EVIDENCE_BYTES_MAX
+from ledger.unit_evidence import (
     OVERLAP,
     SAME_COUNTER,
     OneEntry,
     TwoEntries,
-    TwoHeaders,
-    check,
     prove_bad_turn,
-    prove_fork,
     prove_same_counter,
 )
-from ledger.limits import EVIDENCE_BYTES_MAX
 from protocol.codec import encode, encode_plain
 from protocol.errors import PeerFault
 from protocol.units import NetId, Signature

@@ -101,7 +101,7 @@ def test_a_lease_goes_from_granted_to_accepted_to_ended() -> None:
     state.apply(owner.add(release(turn_of(first, body), first, at_ms=2_000)))
     ended = state.lease(first.id)
     assert ended is not None
-    assert (ended.reason, ended.ended_ms) == ("end", at(2_000))
+    assert (ended.reason, ended.ended_ms) == ("unpaid", at(2_000))
 
 
 def test_only_the_renter_accepts_and_only_the_owner_releases() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.entry import Entry
-from ledger.evidence import prove_fork
+from ledger.fork_evidence import prove_fork
 from ledger.frontier import Frontier
 from ledger.limits import CONFLICTS_MAX, WANTS_MAX
 from protocol.codec import encode_plain

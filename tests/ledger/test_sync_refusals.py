@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET, UnsetType
 
 from ledger.entry import Entry, seal
-from ledger.evidence import prove_fork
+from ledger.fork_evidence import prove_fork
 from ledger.frontier import Frontier, HeadItem, head_key, proof_id
 from ledger.ledger import Taken
 from ledger.limits import LEAF_MAX, PUSH_MAX, TAIL_MAX, WANTS_MAX

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.bodies import Interval, Open
+from ledger.intervals import Interval, Open
 from ledger.units_chain import (
     Turn,
     apply,

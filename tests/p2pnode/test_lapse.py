@@ -68,7 +68,7 @@ async def test_a_lease_with_a_job_lapses_if_its_renter_stays_away(
     assert (lease.is_accepted, lease.reason) == (False, None)
     await trio.sleep(30)
     [lease] = owner.node.books.leases()
-    assert (lease.is_accepted, lease.reason) == (False, "lapsed")
+    assert (lease.is_accepted, lease.reason) == (False, "unpaid")
     assert owner.node.provider.shelves
     assert owner.node.books.free_of(owner.node.provider.shelves[0].units) == 1
     with pytest.raises(LeaseOver):

@@ -110,8 +110,8 @@ def fork(length: int) -> tuple[list[Entry], list[Entry]]:
     below = [feed.open(), feed.add(statement())]
     branch = feed.branch()
     return (
-        below + [feed.add(statement(ctr=n, used=n)) for n in range(1, length)],
-        below + [branch.add(statement(ctr=n, used=n + 1)) for n in range(1, length)],
+        below + [feed.add(statement(ctr=n, used=60_000 + n)) for n in range(1, length)],
+        below + [branch.add(statement(ctr=100 + n, used=70_000 + n)) for n in range(1, length)],
     )
 
 

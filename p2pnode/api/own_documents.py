@@ -1,0 +1,88 @@
+"""What commands tell that need no running node, as JSON. See `documents`."""
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+
+class NetworkShowDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode network create`, `join` and `show`."""
+
+    schema: str = "p2pnode.network.show/1"
+    id: str
+    name: str
+    kind: Literal["main", "test"]
+    money: str
+    bootstrap: tuple[str, ...]
+
+
+class InviteDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode network invite`."""
+
+    schema: str = "p2pnode.network.invite/1"
+    link: str
+
+
+class InitDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode init`."""
+
+    schema: str = "p2pnode.init/1"
+    config: str
+    network: NetworkShowDocument | None
+
+
+class FindingDocument(Struct, frozen=True, kw_only=True):
+    """What one check of the host found."""
+
+    check: str
+    state: Literal["ok", "warn", "fail", "skip"]
+    text: str
+    cure: str = field(name="try")
+
+
+class DoctorDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode doctor`."""
+
+    schema: str = "p2pnode.doctor/1"
+    items: tuple[FindingDocument, ...]
+
+
+class UpDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode up`, once the node answers."""
+
+    schema: str = "p2pnode.up/1"
+    name: str
+    peer: str
+    network: str
+    addresses: tuple[str, ...]
+    socket: str
+
+
+class VersionDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode version`."""
+
+    schema: str = "p2pnode.version/1"
+    client: str
+
+
+class AskShowDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode ask show`."""
+
+    schema: str = "p2pnode.ask.show/1"
+    micro_per_gpu_hour: int | None
+    money: str
+    offered: tuple[str, ...]
+
+
+class AskSetDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode ask set`."""
+
+    schema: str = "p2pnode.ask.set/1"
+    applies: str
+
+
+class SchemaListDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode schema`."""
+
+    schema: str = "p2pnode.schema.list/1"
+    items: tuple[str, ...]
