@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ledger.entry import Entry, read_entry
 from ledger.frontier import HeadItem, id_at
 from ledger.ledger import Ledger
-from ledger.limits import FORK_WINDOW, PUSH_MAX, TAIL_MAX, WANTS_MAX
+from ledger.limits import FORK_WINDOW, PUSH_MAX, TAIL_MAX, TRUST_FROM, WANTS_MAX
 from ledger.ranges import Part
 from ledger.sync_messages import Run, Tail, Want
 from protocol.errors import PeerFault
@@ -46,6 +46,12 @@ class Pulls:
             for item in leaf.items:
                 if not item.forked:
                     self._listed[item.feed] = item.seq + 1
+
+    def is_long(self, feed: PublicKey) -> bool:
+        """Whether we are so far behind with the feed that its entries may wait to be judged."""
+        theirs, head = self._wanted.get(feed), self._ledger.head(feed)
+        held = 0 if head is None else head.seq + 1
+        return theirs is not None and not theirs.forked and theirs.seq - held >= TRUST_FROM
 
     def take(self, runs: tuple[Run, ...]) -> list[list[Entry]]:
         """The entries of these runs, which must be what was asked for or follow what was listed.
@@ -116,11 +122,16 @@ def plan(ledger: Ledger, theirs: HeadItem) -> Ask | None:
     if (known := ledger.state.fork_of(feed)) is not None:
         forks.append(known)
     held = 0 if head is None else head.seq + 1
+    waiting = ledger.waiting_end(feed)
+    if waiting is not None:
+        held = max(held, waiting.seq + 1)
     if forks:
         fork = min(forks)
         return Want(feed, held, fork) if held < fork else Tail(feed, max(0, fork - FORK_WINDOW), 0)
     if theirs.seq >= held:
         return Want(feed, held, theirs.seq + 1)
+    if waiting is not None:
+        return None  # Whether it is the same is seen when what waits has been judged.
     ours = id_at(ledger, feed, theirs.seq)
     if ours is not None and ours[:16] == theirs.id16:
         return None

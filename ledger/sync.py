@@ -89,16 +89,19 @@ class Session:
         only: tuple[PublicKey, ...] | None,
         keeps: Callable[[PublicKey], bool],
         is_opener: bool,
+        may_trust: bool = False,
     ) -> None:
         """`only` are the feeds that we want to talk about, None all.
 
-        `keeps` says whether we talk about a feed that the opener names.
+        `keeps` says whether we talk about a feed that the opener names; `may_trust`, whether
+        entries of which many are missing may wait to be judged.
         """
         self._ledger = ledger
         self._frontier = frontier
         self._only: Feeds | None = None if only is None else dict.fromkeys(only)
         self._keeps = keeps
         self._is_opener = is_opener
+        self._may_trust = may_trust
         self._pulls = Pulls(ledger)
         self._talk: _Talk | None = None
         self._to_send: list[bytes] = []
@@ -136,18 +139,33 @@ class Session:
     def perform(self, effect: Effect) -> RunTaken | None:
         """Does it; what became of entries, of which some may be left to do (`Ingest.after`).
 
-        Raises PeerFault `sync.scope`, or as `Ledger.accuse`.
+        None for entries that wait to be judged. Raises PeerFault `sync.scope`, or as
+        `Ledger.accuse` and `Ledger.take_on_trust`.
         """
         match effect:
             case Accuse():
                 self._accuse(effect.raw)
                 return None
             case Ingest():
+                if self._trusts(effect.entries):
+                    self.has_learned = True
+                    return None
                 done = self._ledger.ingest_run(effect.entries)
                 # An honest peer's may be MISSING its predecessor: of long branches we keep a part.
                 for entry, taken in zip(effect.entries, done.taken, strict=False):
                     self._note(entry, taken)
                 return done
+
+    def _trusts(self, entries: tuple[Entry, ...]) -> bool:
+        """Whether these are kept to be judged later; what waits of a feed must be judged first."""
+        feed = entries[0].feed
+        end, head = self._ledger.waiting_end(feed), self._ledger.head(feed)
+        if end is None:
+            place = 0 if head is None else head.seq + 1
+            is_long = self._may_trust and self._pulls.is_long(feed)
+        else:
+            place, is_long = end.seq + 1, True
+        return is_long and entries[0].seq == place and self._ledger.take_on_trust(entries)
 
     def _note(self, entry: Entry, taken: Taken) -> None:
         if taken is Taken.NEW or taken is Taken.CONFLICT:

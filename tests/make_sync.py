@@ -32,7 +32,13 @@ class Replica:
     def roots(self) -> tuple[Digest, Digest]:
         return self.frontier.heads.root(), self.frontier.proofs.root()
 
-    def session(self, *, is_opener: bool, only: tuple[PublicKey, ...] | None = None) -> Session:
+    def session(
+        self,
+        *,
+        is_opener: bool,
+        only: tuple[PublicKey, ...] | None = None,
+        may_trust: bool = False,
+    ) -> Session:
         self.frontier.refresh_proofs()
         return Session(
             ledger=self.ledger,
@@ -40,6 +46,7 @@ class Replica:
             only=only,
             keeps=lambda feed: only is None or feed in only,
             is_opener=is_opener,
+            may_trust=may_trust,
         )
 
 

@@ -8,7 +8,7 @@ import trio
 
 from ledger.entry import Entry
 from ledger.ledger import Ledger, RunTaken, Taken
-from ledger.sync import Accuse, Effect, Ingest, Session
+from ledger.sync import Accuse, Effect, Session
 from p2pnode.network.frames import FrameReader, write_frame
 from p2pnode.replication.conduct import Conduct
 from protocol.errors import Unavailable
@@ -26,7 +26,10 @@ class Conversation:
     session: Session
     ledger: Ledger
     conduct: Conduct
-    on_entry: Callable[[Entry], None]
+    on_taken: Callable[[tuple[Entry, ...], RunTaken], None]
+    """Entries were judged: these, as far as told."""
+    on_waiting: Callable[[], None]
+    """Entries were taken that wait to be judged."""
     is_enough: Callable[[], bool]
     """Asked after each turn; then we leave, whatever the peer still has."""
     is_free: bool
@@ -74,8 +77,11 @@ class Conversation:
             self.conduct.statistics.evidence += 1
             await self._pause(1)
             return None
-        assert done is not None
-        self._note(effect, done)
+        if done is None:
+            self.on_waiting()
+            await self._pause(len(effect.entries))
+            return None
+        self.on_taken(effect.entries, done)
         await self._pause(len(done.taken))
         if done.fault is not None:
             raise done.fault
@@ -89,10 +95,3 @@ class Conversation:
             await trio.lowlevel.checkpoint()
         else:
             await self.conduct.wait_stranger(self.peer, count)
-
-    def _note(self, effect: Ingest, done: RunTaken) -> None:
-        for entry, taken in zip(effect.entries, done.taken, strict=False):
-            if taken is Taken.NEW or taken is Taken.CONFLICT:
-                self.conduct.statistics.entries += 1
-            if taken is Taken.NEW:
-                self.on_entry(entry)

@@ -5,7 +5,9 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from statistics import median
 from time import process_time
 from typing import Final
 
@@ -32,12 +34,13 @@ from testnet.bench.feeds import (
     signer,
     statement,
 )
-from testnet.bench.ledger_ingest import ENTRIES, raw_verify
+from testnet.bench.ledger_ingest import ENTRIES, last_place, raw_verify
 from testnet.bench.report import at_least, at_most
 from testnet.bench.timing import Measured, in_turn
 
 AUTHOR: Final = 3
 FULL_MIN: Final = 0.55
+LAZY_MIN: Final = 1.7
 SERVED_US_MAX: Final = 3.0
 WIRE_MAX: Final = 1.02
 EQUAL_BYTES_MAX: Final = 400
@@ -76,34 +79,40 @@ def measure_loopback(folder: Path, rounds: int) -> Measured:
     sizes: list[int] = []
     served: list[float] = []
 
-    def catch_up() -> float:
+    def catch_up(*, is_lazy: bool) -> float:
         with on_disk(folder) as theirs, on_disk(folder) as ours:
             full = open_at(Unsynced(theirs), READER)
             full.ingest_run(entries)
+            here = open_at(Unsynced(ours), READER + 1)
             with _serving(full) as (port, said):
-                here = open_at(Unsynced(ours), READER + 1)
                 began = process_time()
-                sizes.append(trio.run(_fetch, here, port))
+                sizes.append(trio.run(partial(_fetch, here, port, is_lazy=is_lazy)))
                 spent = process_time() - began
                 served.append(said() / ENTRIES * 1e6)
-            head = here.head(signer(AUTHOR).public)
-            assert head is not None
-            assert head.seq == ENTRIES - 1
+            assert bool(here.waiting_feeds()) == is_lazy
+            assert last_place(here, AUTHOR) == ENTRIES - 1
         return spent / ENTRIES
 
-    us = in_turn({"verify": raw_verify(entries), "full": catch_up}, rounds)
-    served_us = sorted(served)[len(served) // 2]
+    us = in_turn(
+        {
+            "verify": raw_verify(entries),
+            "full": lambda: catch_up(is_lazy=False),
+            "lazy": lambda: catch_up(is_lazy=True),
+        },
+        rounds,
+    )
+    served_us = median(served)
+    full, lazy = us.ratio("verify", to="full"), us.ratio("verify", to="lazy")
     wire = max(sizes) / sum(len(entry.raw) for entry in entries)
     return Measured(
         figures={
             "full_catch_up_cpu_us": us.middle("full"),
-            "served_entry_cpu_us": served_us,
+            "lazy_catch_up_cpu_us": us.middle("lazy"),
             "wire_bytes_per_entry": max(sizes) / ENTRIES,
         },
         bars=(
-            at_least(
-                "full catch-up over TCP / raw verify", us.ratio("verify", to="full"), FULL_MIN
-            ),
+            at_least("full catch-up over TCP / raw verify", full, FULL_MIN),
+            at_least("lazy catch-up over TCP / raw verify", lazy, LAZY_MIN),
             at_most("server CPU per served entry, us", served_us, SERVED_US_MAX),
             at_most("wire bytes / entry bytes", wire, WIRE_MAX),
         ),
@@ -139,28 +148,38 @@ async def _serve(ledger: Ledger, pipe: int) -> None:
     os.write(pipe, json.dumps(process_time() - began).encode() + b"\n")
 
 
-async def _fetch(ledger: Ledger, port: int) -> int:
+async def _fetch(ledger: Ledger, port: int, *, is_lazy: bool) -> int:
     stream = Counted(await trio.open_tcp_stream("127.0.0.1", port))
-    talk = _conversation(ledger, Frontier(ledger), is_opener=True)
+    talk = _conversation(ledger, Frontier(ledger), is_opener=True, may_trust=is_lazy)
     await talk.hold(stream, talk.session.hello())
     return stream.size
 
 
-def _conversation(ledger: Ledger, frontier: Frontier, *, is_opener: bool) -> Conversation:
+def _conversation(
+    ledger: Ledger, frontier: Frontier, *, is_opener: bool, may_trust: bool = False
+) -> Conversation:
     return Conversation(
         peer=peer_id_of(ledger.feed),
-        session=_session(ledger, frontier, is_opener=is_opener),
+        session=_session(ledger, frontier, is_opener=is_opener, may_trust=may_trust),
         ledger=ledger,
         conduct=Conduct(),
-        on_entry=lambda _: None,
+        on_taken=lambda _entries, _done: None,
+        on_waiting=lambda: None,
         is_enough=lambda: False,
         is_free=False,
     )
 
 
-def _session(ledger: Ledger, frontier: Frontier, *, is_opener: bool) -> Session:
+def _session(
+    ledger: Ledger, frontier: Frontier, *, is_opener: bool, may_trust: bool = False
+) -> Session:
     return Session(
-        ledger=ledger, frontier=frontier, only=None, keeps=lambda _: True, is_opener=is_opener
+        ledger=ledger,
+        frontier=frontier,
+        only=None,
+        keeps=lambda _: True,
+        is_opener=is_opener,
+        may_trust=may_trust,
     )
 
 

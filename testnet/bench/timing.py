@@ -7,7 +7,7 @@ import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from time import process_time
+from time import process_time, thread_time
 from timeit import default_timer
 
 from testnet.bench.report import Bar, Figures
@@ -36,6 +36,13 @@ def wall_s(work: Callable[[], object], pieces: int = 1) -> float:
     began = default_timer()
     work()
     return (default_timer() - began) / pieces
+
+
+def waits_s(work: Callable[[], object]) -> float:
+    """Seconds in which the work was not on the processor: it waited for the disk, mostly."""
+    began, used = default_timer(), thread_time()
+    work()
+    return (default_timer() - began) - (thread_time() - used)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
