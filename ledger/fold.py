@@ -73,6 +73,9 @@ class Half:
     author: PublicKey
     seq: int
     id: Digest
+    ts_ms: Millis
+    rules: bytes
+    """The bundle that its author judged by."""
     statement: Statement
 
 
@@ -131,6 +134,10 @@ class State:
     def turn(self, owner: PublicKey, unit: bytes) -> Turn | None:
         """The newest entry of the owner's unit; where counters are equal, the smaller id."""
         return self._turns.get((owner, unit))
+
+    def accounts(self) -> list[Account]:
+        """All accounts in which a half is here, sorted."""
+        return sorted(self._halves)
 
     def halves(
         self, author: PublicKey, peer: PublicKey, *, money: str, is_answer: bool = False
@@ -192,7 +199,14 @@ class State:
             case Accept():
                 self._accepted.setdefault(body.grant, {})[entry.feed] = None
             case Statement():
-                half = Half(author=entry.feed, seq=entry.seq, id=entry.id, statement=body)
+                half = Half(
+                    author=entry.feed,
+                    seq=entry.seq,
+                    id=entry.id,
+                    ts_ms=entry.header.ts_ms,
+                    rules=entry.header.rules,
+                    statement=body,
+                )
                 account = (entry.feed, body.peer, body.money, is_answer(body))
                 _insert(self._halves.setdefault(account, []), half)
 

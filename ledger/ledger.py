@@ -67,6 +67,8 @@ class Ledger:
         self._records = Records(store=store, net=net)
         self._state = State()
         self._is_whole = True
+        self.changes = 0
+        """Writes since the ledger was opened: whoever keeps what it derived compares this."""
 
     @property
     def state(self) -> State:
@@ -269,6 +271,7 @@ class Ledger:
         self._is_whole = False
         self._store.write(batch, sync=sync)
         self._is_whole = True
+        self.changes += bool(batch)
 
     def _check_whole(self) -> None:
         if not self._is_whole:

@@ -41,6 +41,12 @@ assert (
     <= BODY_BYTES_MAX
 )
 
+# Standing.
+FLOW_LOOKS_MAX: Final = 2_097_152
+"""Looks at arcs for all that is pushed through one graph, about half a second. One push among
+10,000 peers takes under a hundred thousand; many reporters take more, and so does a graph that was
+made to be hard."""
+
 # Sync.
 LEAF_MAX: Final = 16
 """Items of a range that are listed instead of split: sixteen fingerprints take about as much."""
