@@ -39,7 +39,6 @@ class Finance:
     reserved_micro: int
     """Flow that is set aside for what `ego` has at risk, with whomever."""
     credit_micro: int
-    entries: tuple[Digest, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +48,26 @@ class Record:
     good_micro: int
     bad_micro: int
     reliability_ppm: int
-    entries: tuple[Digest, ...]
+    heard: tuple[PublicKey, ...]
+    """The reporters that were believed at all, in their order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Market:
+    """The trades for one money, by who served and by who traded, and the graph of them."""
+
+    graph: Graph
+    by_owner: dict[PublicKey, list[Trade]]
+    by_pair: dict[tuple[PublicKey, PublicKey], list[Trade]]
+
+
+def _market_of(view: View, money: str) -> _Market:
+    by_owner: dict[PublicKey, list[Trade]] = {}
+    by_pair: dict[tuple[PublicKey, PublicKey], list[Trade]] = {}
+    for trade in view.trades(money):
+        by_owner.setdefault(trade.owner, []).append(trade)
+        by_pair.setdefault(pair_of(trade), []).append(trade)
+    return _Market(graph=graph_of(view.edges(money)), by_owner=by_owner, by_pair=by_pair)
 
 
 def lower_bound_ppm(good_micro: int, bad_micro: int, bundle: Bundle) -> int:
@@ -69,36 +87,42 @@ def lower_bound_ppm(good_micro: int, bad_micro: int, bundle: Bundle) -> int:
 
 
 class Trust:
-    """The numbers of one view; keeps the graphs that it has built. One owner."""
+    """The numbers of one view; keeps what it has built of it. One owner."""
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self._graphs: dict[str, Graph] = {}
+        self._markets: dict[str, _Market] = {}
 
-    def _graph(self, money: str) -> Graph:
-        if money not in self._graphs:
-            self._graphs[money] = graph_of(self.view.edges(money))
-        return self._graphs[money]
-
-    def finance(self, peer: PublicKey, money: str) -> Finance:
-        """What `ego` may risk with the peer beyond what it has at risk already."""
-        bundle, ego = self.view.bundle, self.view.ego
-        flow, exposures, reserved = Flow(self._graph(money)), self.view.exposures(money), 0
-        for _, renter, amount in exposures:
-            reserved += flow.push(ego, renter, _needed(amount, bundle))
-        pushed = flow.push(ego, peer, _needed(bundle.credit_micro_max, bundle))
-        numerator, denominator = bundle.phi
-        entries = [entry for entry, _, _ in exposures] + self._halves_between(flow.used(), money)
-        return Finance(
-            flow_micro=pushed,
-            reserved_micro=reserved,
-            credit_micro=min(bundle.credit_micro_max, pushed * numerator // denominator),
-            entries=tuple(sorted(dict.fromkeys(entries))),
-        )
+    def _market(self, money: str) -> _Market:
+        if money not in self._markets:
+            self._markets[money] = _market_of(self.view, money)
+        return self._markets[money]
 
     def credit(self, peer: PublicKey, money: str) -> int:
         """Millionths of `money` that `ego` may lend the peer; 0 for a newcomer."""
         return self.finance(peer, money).credit_micro
+
+    def finance(self, peer: PublicKey, money: str) -> Finance:
+        """What `ego` may risk with the peer beyond what it has at risk already."""
+        return self._finance(peer, money, Flow(self._market(money).graph))
+
+    def _finance(self, peer: PublicKey, money: str, flow: Flow) -> Finance:
+        bundle, ego = self.view.bundle, self.view.ego
+        reserved = sum(
+            flow.push(ego, renter, _needed(amount, bundle))
+            for _, renter, amount in self.view.exposures(money)
+        )
+        pushed = flow.push(ego, peer, _needed(bundle.credit_micro_max, bundle))
+        numerator, denominator = bundle.phi
+        return Finance(
+            flow_micro=pushed,
+            reserved_micro=reserved,
+            credit_micro=min(bundle.credit_micro_max, pushed * numerator // denominator),
+        )
+
+    def reliability(self, peer: PublicKey, money: str) -> int:
+        """How likely the peer serves to the end, at least, in ppm."""
+        return self.record(peer, money).reliability_ppm
 
     def record(self, peer: PublicKey, money: str) -> Record:
         """What is believed of the peer's service to those who rented for this money.
@@ -106,84 +130,85 @@ class Trust:
         Each reporter is believed as far as flow reaches it from `ego` past the peer itself, and
         what one reporter takes is gone for the next; `ego` believes itself.
         """
-        reports = self._reports(peer, money)
-        flow = Flow(self._graph(money))
+        return self._record(peer, money, Flow(self._market(money).graph))
+
+    def _record(self, peer: PublicKey, money: str, flow: Flow) -> Record:
         flow.close(peer)
         good = bad = 0
-        entries: list[Digest] = []
+        heard: list[PublicKey] = []
+        reports = self._reports(peer, money)
         for reporter in sorted(reports, key=lambda each: (each != self.view.ego, each)):
-            done, failed, halves = reports[reporter]
+            done, failed = reports[reporter]
             voice = self._voice(flow, reporter, done + failed)
             fine = voice * done // (done + failed)
             good, bad = good + fine, bad + voice - fine
-            entries += halves if voice else ()
-        entries += self._halves_between(flow.used(), money)
+            heard += [reporter] if voice else []
         bound = lower_bound_ppm(good, bad, self.view.bundle)
         return Record(
             good_micro=good,
             bad_micro=bad,
             reliability_ppm=bound * self.view.kept_ppm(peer) // KEPT_PPM_MAX,
-            entries=tuple(sorted(dict.fromkeys(entries))),
+            heard=tuple(heard),
         )
-
-    def reliability(self, peer: PublicKey, money: str) -> int:
-        """How likely the peer serves to the end, at least, in ppm."""
-        return self.record(peer, money).reliability_ppm
 
     def _voice(self, flow: Flow, reporter: PublicKey, periods: int) -> int:
         bundle = self.view.bundle
         wanted = min(bundle.voice_micro_max, periods * bundle.period_micro)
         return wanted if reporter == self.view.ego else flow.push(self.view.ego, reporter, wanted)
 
-    def _reports(
-        self, peer: PublicKey, money: str
-    ) -> dict[PublicKey, tuple[int, int, tuple[Digest, ...]]]:
-        """Reporter -> periods served to it, periods that failed, and the entries that say so."""
-        reports: dict[PublicKey, tuple[int, int, tuple[Digest, ...]]] = {}
-        for trade in self.view.trades(money):
-            if trade.owner == peer and trade.used_ms:
-                done, failed, by = reports.get(trade.renter, (0, 0, ()))
+    def _reports(self, peer: PublicKey, money: str) -> dict[PublicKey, tuple[int, int]]:
+        """Reporter -> periods that the peer served it, and periods that failed."""
+        reports: dict[PublicKey, tuple[int, int]] = {}
+        for trade in self._market(money).by_owner.get(peer, ()):
+            if trade.used_ms:
+                done, failed = reports.get(trade.renter, (0, 0))
                 periods = -(-trade.used_ms // self.view.bundle.period_ms)
-                reports[trade.renter] = (done + periods, failed, (*by, *trade.halves))
-        for failure in self.view.failures:
-            if failure.subject == peer and failure.periods > 0 and failure.epoch <= self.view.epoch:
-                done, failed, by = reports.get(failure.reporter, (0, 0, ()))
-                reports[failure.reporter] = (done, failed + failure.periods, (*by, *failure.by))
+                reports[trade.renter] = (done + periods, failed)
+        for failure in self._failures_of(peer):
+            done, failed = reports.get(failure.reporter, (0, 0))
+            reports[failure.reporter] = (done, failed + failure.periods)
         return reports
 
-    def _halves_between(
-        self, ways: tuple[tuple[PublicKey, PublicKey], ...], money: str
-    ) -> list[Digest]:
-        """The halves that the edges along these ways come from."""
-        wanted = {(min(way), max(way)): None for way in ways}
+    def _failures_of(self, peer: PublicKey) -> list[Failure]:
         return [
-            half
-            for trade in self.view.trades(money)
-            if pair_of(trade) in wanted
-            for half in trade.halves
+            each
+            for each in self.view.failures
+            if each.subject == peer and each.periods > 0 and each.epoch <= self.view.epoch
         ]
 
     def explain(self, peer: PublicKey, money: str) -> tuple[Finding, ...]:
-        """Each number with what it comes from."""
-        cases = [each for each in self.view.verdicts if each.offender == peer]
-        proofs = tuple(sorted(each.case.id for each in cases))
-        own = tuple(sorted(dict.fromkeys(one for each in cases for one in each.case.entries)))
-        finance, record = self.finance(peer, money), self.record(peer, money)
-        return (
-            Finding(name="kept_ppm", value=self.view.kept_ppm(peer), entries=own, proofs=proofs),
-            Finding(
-                name="credit_micro",
-                value=finance.credit_micro,
-                entries=finance.entries,
-                proofs=proofs,
-            ),
-            Finding(
-                name="reliability_ppm",
-                value=record.reliability_ppm,
-                entries=record.entries,
-                proofs=proofs,
+        """Each number with the entries and the proofs that it comes from."""
+        cases = [each.case for each in self.view.verdicts if each.offender == peer]
+        proofs = tuple(sorted(case.id for case in cases))
+        lent, told = (Flow(self._market(money).graph) for _ in range(2))
+        finance, record = self._finance(peer, money, lent), self._record(peer, money, told)
+        risked = [entry for entry, _, _ in self.view.exposures(money)]
+        numbers = (
+            ("kept_ppm", self.view.kept_ppm(peer), [one for case in cases for one in case.entries]),
+            ("credit_micro", finance.credit_micro, risked + self._halves_along(lent, money)),
+            (
+                "reliability_ppm",
+                record.reliability_ppm,
+                self._said_of(peer, record, money) + self._halves_along(told, money),
             ),
         )
+        return tuple(
+            Finding(name=name, value=value, entries=tuple(sorted(dict.fromkeys(by))), proofs=proofs)
+            for name, value, by in numbers
+        )
+
+    def _halves_along(self, flow: Flow, money: str) -> list[Digest]:
+        """The halves from which the edges come that were used."""
+        by_pair = self._market(money).by_pair
+        pairs = dict.fromkeys((min(way), max(way)) for way in flow.used())
+        return [half for pair in pairs for trade in by_pair[pair] for half in trade.halves]
+
+    def _said_of(self, peer: PublicKey, record: Record, money: str) -> list[Digest]:
+        """The entries by which those who were believed speak of the peer."""
+        served = self._market(money).by_owner.get(peer, ())
+        by = [half for each in served if each.renter in record.heard for half in each.halves]
+        failed = (each for each in self._failures_of(peer) if each.reporter in record.heard)
+        return by + [entry for each in failed for entry in each.by]
 
     def digest(self, peer: PublicKey, money: str) -> Digest:
         """Digest of all inputs and of the peer's numbers: replicas that agree have the same."""
