@@ -17,6 +17,7 @@ from p2pnode.api.documents import (
     StatusDocument,
 )
 from p2pnode.api.job_routes import JobServices, job_routes
+from p2pnode.api.reputation_routes import ReputationDocument, reputation_routes
 from p2pnode.matching.search import Wish
 from protocol.advert import TIERS, Tier
 from protocol.errors import LocalFault, Unavailable
@@ -39,6 +40,8 @@ class Services:
     """listed(class, regions). Raises Unavailable."""
     set_ask: Callable[[AskChange], None]
     """Raises LocalFault."""
+    reputation: Callable[[str, bool], ReputationDocument]
+    """reputation(peer, why). Raises LocalFault."""
 
 
 def build_app(services: Services, jobs: JobServices) -> Litestar:
@@ -89,8 +92,9 @@ def build_app(services: Services, jobs: JobServices) -> Litestar:
         services.set_ask(data)
         return {"applies": "now, to new leases"}
 
+    own = (healthz, status, offers, directory, arrivals, ask)
     return Litestar(
-        route_handlers=[healthz, status, offers, directory, arrivals, ask, *job_routes(jobs)],
+        route_handlers=[*own, *job_routes(jobs), *reputation_routes(services.reputation)],
         exception_handlers={
             LocalFault: _local_fault,
             Unavailable: _unavailable,

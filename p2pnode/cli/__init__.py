@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "job": ("p2pnode.cli.job:job", "Look after jobs: logs, outputs, bids, receipts."),
     "lease": ("p2pnode.cli.ledger:lease", "See the leases given and taken."),
     "ledger": ("p2pnode.cli.ledger:ledger", "See and verify the replicated record."),
+    "reputation": ("p2pnode.cli.reputation:reputation", "See what this node thinks of a peer."),
     "ask": ("p2pnode.cli.ask:ask", "See or set the price this node asks."),
     "demo": ("testnet.cli:demo", "Run a whole network on this machine, once."),
     "testnet": ("testnet.cli:testnet", "A network of real nodes on this machine, to play with."),

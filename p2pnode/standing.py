@@ -1,0 +1,135 @@
+"""What this node thinks of others, by its ledger: whom it shuns, and whom it expects to finish.
+
+Wiring between the ledger's derivation and those who ask; reckons anew when the ledger has changed.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from ledger.ledger import Ledger
+from ledger.rules import Case, Verdict, judge, read_case
+from ledger.trust import Trust
+from ledger.view import Failure, View, epoch_of, look
+from p2pnode.clock import WallClock
+from protocol.rules import BUNDLE
+from protocol.units import PublicKey
+
+REST_US_PER_ACCOUNT: Final = 600
+"""How long a reckoning is good although entries came, for each account in it: it took about 30
+microseconds for each, so that reckoning takes at most a twentieth of the time."""
+
+OFFENCES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "A1": "two entries at one place of its feed",
+        "A2": "an entry that does not follow the one before",
+        "A3": "a second branch of its feed",
+        "A4": "one unit leased twice",
+        "A4-apart": "one turn of a unit used twice, for times that do not meet",
+        "A5": "one unit leased twice",
+        "A6": "a unit's chain that does not hold",
+        "A7": "a lease ended early without a right to",
+        "A8": "a firm bid that was broken",
+        "A9": "a commitment opened to something else",
+        "A10": "two statements that contradict each other",
+        "A11": "a capability that is not there",
+        "A12": "one GPU under two names",
+        "A13": "two things witnessed that exclude each other",
+        "A14": "two findings that contradict each other",
+        "A15": "a false summary of its feed",
+        "A16": "a false time",
+    }
+)
+
+
+class Standing:
+    """One node's view of everybody. Fresh evidence counts at once, in whatever a query costs."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        money: str,
+        failures: Callable[[], Mapping[PublicKey, int]],
+        clock: WallClock,
+    ) -> None:
+        """`failures` tells how often this node has seen an owner fail."""
+        self._ledger = ledger
+        self.money: Final = money
+        self._failures = failures
+        self._clock = clock
+        self._cases: dict[bytes, Case] = {}
+        self._verdicts: tuple[Verdict, ...] = ()
+        self._judged = -1
+        self._trust: Trust | None = None
+        self._reckoned: tuple[int, int] = (-1, 0)
+        self._reliability: dict[PublicKey, int] = {}
+
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """What the evidence here costs whom."""
+        if self._judged != self._ledger.changes:
+            self._judged = self._ledger.changes
+            known, net = self._cases, self._ledger.net
+            self._cases = {
+                raw: known.get(raw) or read_case(raw, net) for raw in self._ledger.evidence()
+            }
+            cases = sorted(self._cases.values(), key=lambda case: case.id)
+            self._verdicts = tuple(judge(case, self._ledger.state) for case in cases)
+        return self._verdicts
+
+    def bars(self, peer: PublicKey) -> str | None:
+        """Why nobody should deal with the peer, in a sentence; None if nothing is known."""
+        ended = [each for each in self.verdicts() if each.offender == peer and each.ends_standing]
+        if not ended:
+            return None
+        worst = ended[0]
+        return f"proved: {worst.name}, {OFFENCES.get(worst.name, 'an offence')}"
+
+    def reliability_ppm(self, owner: PublicKey) -> int:
+        """How likely the owner serves to the end, at least, by what this node can tell."""
+        trust = self.trust()
+        if owner not in self._reliability:
+            self._reliability[owner] = trust.reliability(owner, self.money)
+        return self._reliability[owner]
+
+    def trust(self) -> Trust:
+        """The numbers, as of now or a moment ago: for one epoch, set of proofs and of failures."""
+        epoch, verdicts, failures = self.epoch(), self.verdicts(), self._seen()
+        view = None if self._trust is None else self._trust.view
+        if (
+            self._trust is None
+            or view is None
+            or (view.epoch, view.verdicts, view.failures) != (epoch, verdicts, failures)
+            or self._is_due()
+        ):
+            self._trust = Trust(self._view(epoch, failures))
+            self._reckoned = (self._ledger.changes, self._clock.now())
+            self._reliability.clear()
+        return self._trust
+
+    def epoch(self) -> int:
+        """The epoch that it is now."""
+        return epoch_of(self._clock.now(), BUNDLE)
+
+    def _view(self, epoch: int, failures: tuple[Failure, ...]) -> View:
+        return look(
+            self._ledger.state,
+            tuple(self._cases.values()),
+            ego=self._ledger.feed,
+            epoch=epoch,
+            failures=failures,
+        )
+
+    def _seen(self) -> tuple[Failure, ...]:
+        """What this node has seen itself: it needs no entry to be believed, and no epoch."""
+        own = self._ledger.feed
+        return tuple(
+            Failure(reporter=own, subject=owner, epoch=0, periods=times)
+            for owner, times in sorted(self._failures().items())
+        )
+
+    def _is_due(self) -> bool:
+        """Whether entries came, and the last reckoning is old enough for what one costs."""
+        changes, at_ms = self._reckoned
+        rest_us = REST_US_PER_ACCOUNT * len(self._ledger.state.accounts())
+        return changes != self._ledger.changes and 1_000 * (self._clock.now() - at_ms) >= rest_us
