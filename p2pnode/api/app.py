@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from litestar import Litestar, Request, Response, get, post
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException
+from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.config import OpenAPIConfig
 
 from p2pnode.api.documents import (
@@ -92,9 +93,8 @@ def build_app(services: Services, jobs: JobServices) -> Litestar:
         services.set_ask(data)
         return {"applies": "now, to new leases"}
 
-    own = (healthz, status, offers, directory, arrivals, ask)
     return Litestar(
-        route_handlers=[*own, *job_routes(jobs), *reputation_routes(services.reputation)],
+        route_handlers=[healthz, status, offers, directory, arrivals, ask, *_of(services, jobs)],
         exception_handlers={
             LocalFault: _local_fault,
             Unavailable: _unavailable,
@@ -105,6 +105,11 @@ def build_app(services: Services, jobs: JobServices) -> Litestar:
         logging_config=None,
         debug=False,
     )
+
+
+def _of(services: Services, jobs: JobServices) -> list[HTTPRouteHandler]:
+    """The routes of other files."""
+    return [*job_routes(jobs), *reputation_routes(services.reputation)]
 
 
 def _tier(text: str) -> Tier:
