@@ -3,7 +3,7 @@
 SPEC.md section 13.2. Nothing is retroactive: a bundle that is added judges only what names it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -117,26 +117,71 @@ def read_case(raw: bytes, net: NetId) -> Case:
 
 
 def judge(
-    case: Case, state: State, *, bundles: Mapping[bytes, Bundle] = BUNDLES, home: Bundle = BUNDLE
-) -> Verdict:
-    """What the case costs, by the bundles that it names and that are known.
+    cases: Iterable[Case],
+    state: State,
+    *,
+    bundles: Mapping[bytes, Bundle] = BUNDLES,
+    home: Bundle = BUNDLE,
+) -> tuple[Verdict, ...]:
+    """What each case costs, by the bundles that it names and that are known; by id, each once.
 
     `home` is the network's own bundle. It judges what names none: every signature covers the
     network, and that names `home`. It judges forks whose bundle is not known here as well.
     """
-    named = [bundles[prefix] for prefix in case.named if prefix in bundles]
-    if not named and (not case.named or case.offence.rule in FORKS):
-        named = [home]
-    name: str = case.offence.rule
-    if name == SAME_COUNTER and _is_apart(case, state):
-        name = APART
-    rows = (bundle.penalties.get(name) for bundle in named)
-    return Verdict(
-        case=case,
-        name=name,
-        epoch=case.ts_ms // home.epoch_ms,
-        penalties=tuple(row for row in rows if row is not None),
-    )
+    by_id = {case.id: case for case in cases}
+    granted = _granted(by_id.values(), state)
+    verdicts = []
+    for _, case in sorted(by_id.items()):
+        named = [bundles[prefix] for prefix in case.named if prefix in bundles]
+        if not named and (not case.named or case.offence.rule in FORKS):
+            named = [home]
+        name = _row_of(case, granted.get(_turn_of(case), []))
+        rows = (bundle.penalties.get(name) for bundle in named)
+        verdicts.append(
+            Verdict(
+                case=case,
+                name=name,
+                epoch=case.ts_ms // home.epoch_ms,
+                penalties=tuple(row for row in rows if row is not None),
+            )
+        )
+    return tuple(verdicts)
+
+
+_Turn = tuple[PublicKey, bytes, int]
+"""Owner, unit, counter."""
+
+
+def _turn_of(case: Case) -> _Turn:
+    """The turn that an A4 is about."""
+    key = case.offence.key
+    return case.offence.offender, key[1:17], int.from_bytes(key[17:25], "big")
+
+
+def _granted(cases: Iterable[Case], state: State) -> dict[_Turn, list[Interval]]:
+    """What was granted under each counter that an A4 is about; all leases are gone through once."""
+    granted: dict[_Turn, list[Interval]] = {
+        _turn_of(case): [] for case in cases if case.offence.rule == SAME_COUNTER
+    }
+    for lease in state.leases() if granted else ():
+        request = lease.request
+        for unit in request.units:
+            turn = (lease.owner, unit.unit, unit.ctr)
+            if turn in granted:
+                granted[turn].append(Interval(request.start_ms, request.end_ms, unit.ctr))
+    return granted
+
+
+def _row_of(case: Case, granted: list[Interval]) -> str:
+    """The row of the table.
+
+    Of an A4 all GRANTs with its counter are asked, because the two that are kept as evidence are
+    the least and not the worst. If nothing that was reserved meets, no renter was cheated.
+    """
+    if case.offence.rule == SAME_COUNTER:
+        reserved = tuple(dict.fromkeys((*case.reserved, *granted)))
+        return APART if is_disjoint(reserved) else SAME_COUNTER
+    return case.offence.rule
 
 
 def _parts(raw: bytes) -> Iterator[bytes]:
@@ -169,19 +214,3 @@ def _reserved(offence: Offence, entries: list[Entry]) -> tuple[Interval, ...]:
     turns = (turn_in(body, unit) for body in bodies if isinstance(body, Grant | Release))
     opened = (each for turn in turns if turn is not None for each in turn.open)
     return tuple(sorted(dict.fromkeys(opened)))
-
-
-def _is_apart(case: Case, state: State) -> bool:
-    """Whether nothing that was reserved under the counter meets: no renter was cheated.
-
-    All GRANTs here with that counter are looked at, because the two that are kept as evidence are
-    the smallest and not the worst.
-    """
-    unit, ctr = case.offence.key[1:17], int.from_bytes(case.offence.key[17:25], "big")
-    granted = [
-        Interval(lease.request.start_ms, lease.request.end_ms, ctr)
-        for lease in state.leases()
-        if lease.owner == case.offence.offender
-        and any((each.unit, each.ctr) == (unit, ctr) for each in lease.request.units)
-    ]
-    return is_disjoint(tuple(dict.fromkeys((*case.reserved, *granted))))

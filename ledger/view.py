@@ -153,7 +153,7 @@ def look(
     """The view of `ego` on this set of entries and proofs; `bundle` is the network's."""
     return view_of(
         facts_of(state, bundles=bundles, home=bundle),
-        tuple(judge(case, state, bundles=bundles, home=bundle) for case in cases),
+        judge(cases, state, bundles=bundles, home=bundle),
         ego=ego,
         epoch=epoch,
         failures=failures,

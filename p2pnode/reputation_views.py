@@ -17,18 +17,17 @@ def reputation_of(node: Node, peer: str, *, why: bool) -> ReputationDocument:
     Raises LocalFault if it is nobody's, or that of several.
     """
     feed, standing = _feed_of(node, peer), node.standing
-    trust, money = standing.trust(), standing.money
+    trust, money = standing.reckon(), standing.money
     view = trust.view
     finance, record = trust.finance(feed, money), trust.record(feed, money)
     kept = view.kept_ppm(feed)
-    barred = standing.bars(feed) is not None
     return ReputationDocument(
         feed=feed.hex(),
         ego=view.ego.hex(),
         epoch=view.epoch,
         bundle=RULES_DIGEST.hex(),
         money=money,
-        standing="ended" if barred else "cut" if kept < 1_000_000 else "good",
+        standing="ended" if view.barred_by(feed) else "cut" if kept < 1_000_000 else "good",
         kept_ppm=kept,
         reliability_ppm=record.reliability_ppm,
         credit_micro=finance.credit_micro,
@@ -68,8 +67,8 @@ def _feed_of(node: Node, text: str) -> PublicKey:
         found = [feed for feed in feeds if feed.hex().startswith(digits)]
         if len(found) == 1:
             return found[0]
-        what = "No feed" if not found else f"{len(found)} feeds"
-        raise LocalFault(f"{what} here begin with {digits}.", "p2pnode ledger show --json")
+        what = "No feed begins" if not found else f"{len(found)} feeds begin"
+        raise LocalFault(f"{what} with {digits} here.", "p2pnode ledger show --json")
     return _feed_of_peer(node, peer_of(text))
 
 

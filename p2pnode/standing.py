@@ -10,7 +10,7 @@ from typing import Final
 from ledger.ledger import Ledger
 from ledger.rules import Case, Verdict, judge, read_case
 from ledger.trust import Trust
-from ledger.view import Failure, View, epoch_of, look
+from ledger.view import Failure, epoch_of, look
 from p2pnode.clock import WallClock
 from protocol.rules import BUNDLE
 from protocol.units import PublicKey
@@ -43,7 +43,11 @@ OFFENCES: Final[Mapping[str, str]] = MappingProxyType(
 
 
 class Standing:
-    """One node's view of everybody. Fresh evidence counts at once, in whatever a query costs."""
+    """One node's view of everybody.
+
+    Whom nobody should deal with is known as soon as the evidence is here. Weights follow when the
+    last reckoning is old enough, so that peers cannot make the node reckon without end.
+    """
 
     def __init__(
         self,
@@ -59,31 +63,31 @@ class Standing:
         self._failures = failures
         self._clock = clock
         self._cases: dict[bytes, Case] = {}
-        self._verdicts: tuple[Verdict, ...] = ()
+        self._barred: dict[PublicKey, Verdict] = {}
         self._judged = -1
         self._trust: Trust | None = None
         self._reckoned: tuple[int, int] = (-1, 0)
         self._reliability: dict[PublicKey, int] = {}
 
-    def verdicts(self) -> tuple[Verdict, ...]:
-        """What the evidence here costs whom."""
-        if self._judged != self._ledger.changes:
-            self._judged = self._ledger.changes
-            known, net = self._cases, self._ledger.net
-            self._cases = {
-                raw: known.get(raw) or read_case(raw, net) for raw in self._ledger.evidence()
-            }
-            cases = sorted(self._cases.values(), key=lambda case: case.id)
-            self._verdicts = tuple(judge(case, self._ledger.state) for case in cases)
-        return self._verdicts
-
     def bars(self, peer: PublicKey) -> str | None:
         """Why nobody should deal with the peer, in a sentence; None if nothing is known."""
-        ended = [each for each in self.verdicts() if each.offender == peer and each.ends_standing]
-        if not ended:
+        self._judge()
+        worst = self._barred.get(peer)
+        if worst is None:
             return None
-        worst = ended[0]
         return f"proved: {worst.name}, {OFFENCES.get(worst.name, 'an offence')}"
+
+    def _judge(self) -> None:
+        """Looks through the evidence again if the ledger has changed; each is verified once."""
+        if self._judged == self._ledger.changes:
+            return
+        self._judged = self._ledger.changes
+        known, net = self._cases, self._ledger.net
+        self._cases = {
+            raw: known.get(raw) or read_case(raw, net) for raw in self._ledger.evidence()
+        }
+        verdicts = judge(self._cases.values(), self._ledger.state)
+        self._barred = {each.offender: each for each in reversed(verdicts) if each.ends_standing}
 
     def reliability_ppm(self, owner: PublicKey) -> int:
         """How likely the owner serves to the end, at least, by what this node can tell."""
@@ -93,32 +97,35 @@ class Standing:
         return self._reliability[owner]
 
     def trust(self) -> Trust:
-        """The numbers, as of now or a moment ago: for one epoch, set of proofs and of failures."""
-        epoch, verdicts, failures = self.epoch(), self.verdicts(), self._seen()
+        """The numbers of this epoch, as they are or were a moment ago."""
         view = None if self._trust is None else self._trust.view
         if (
             self._trust is None
             or view is None
-            or (view.epoch, view.verdicts, view.failures) != (epoch, verdicts, failures)
+            or (view.epoch, view.failures) != (self.epoch(), self._seen())
             or self._is_due()
         ):
-            self._trust = Trust(self._view(epoch, failures))
-            self._reckoned = (self._ledger.changes, self._clock.now())
-            self._reliability.clear()
+            return self.reckon()
+        return self._trust
+
+    def reckon(self) -> Trust:
+        """The numbers as they are now, whatever that takes."""
+        self._judge()
+        view = look(
+            self._ledger.state,
+            tuple(self._cases.values()),
+            ego=self._ledger.feed,
+            epoch=self.epoch(),
+            failures=self._seen(),
+        )
+        self._reckoned = (self._ledger.changes, self._clock.now())
+        self._reliability.clear()
+        self._trust = Trust(view)
         return self._trust
 
     def epoch(self) -> int:
         """The epoch that it is now."""
         return epoch_of(self._clock.now(), BUNDLE)
-
-    def _view(self, epoch: int, failures: tuple[Failure, ...]) -> View:
-        return look(
-            self._ledger.state,
-            tuple(self._cases.values()),
-            ego=self._ledger.feed,
-            epoch=epoch,
-            failures=failures,
-        )
 
     def _seen(self) -> tuple[Failure, ...]:
         """What this node has seen itself: it needs no entry to be believed, and no epoch."""

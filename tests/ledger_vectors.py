@@ -37,6 +37,7 @@ from tests.make_ledger import (
     turn_of,
 )
 from tests.receipt_vectors import receipt_vectors
+from tests.standing_vectors import standing_vectors
 
 FOLDER: Final = Path(__file__).parent.parent / "ledger" / "vectors"
 
@@ -331,6 +332,7 @@ def vectors() -> dict[str, Case]:
         "units.json": unit_vectors(),
         "fold.json": fold_vectors(),
         "receipts.json": receipt_vectors(),
+        "standing.json": standing_vectors(),
     }
 
 

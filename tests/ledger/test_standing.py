@@ -1,7 +1,6 @@
 """What offences cost, and trades read off real entries."""
 
 import random
-from itertools import pairwise
 
 import msgspec
 from hypothesis import given
@@ -44,6 +43,7 @@ from tests.make_ledger import (
     turn_of,
 )
 from tests.make_standing import DAY, MONEY, TODAY, Story
+from tests.standing_vectors import busy
 
 SECOND = msgspec.structs.replace(
     BUNDLE,
@@ -85,7 +85,8 @@ def double_lease(feed: Feed, *, start: int = 5) -> bytes:
 
 def verdict(raw: bytes, *bundles: Bundle, state: State | None = None) -> Verdict:
     known = table_of(*(bundles or (BUNDLE,)))
-    return judge(read_case(raw, NET), state or State(), bundles=known)
+    [found] = judge((read_case(raw, NET),), state or State(), bundles=known)
+    return found
 
 
 def test_a_bundle_is_named_by_the_digest_of_its_only_encoding() -> None:
@@ -325,22 +326,6 @@ def test_a_grant_is_at_risk_until_its_owner_has_stated_what_came_of_it() -> None
     assert seen(story.state(), OWNER).view.exposures(MONEY) == [(half.id, RENTER.public, 9)]
     story.answer(RENTER, half, OWNER)
     assert seen(story.state(), OWNER).view.exposures(MONEY) == []
-
-
-def busy() -> tuple[list[Entry], tuple[bytes, ...]]:
-    """Five peers with accounts, a lease, a claim, a fork and a double lease among them."""
-    story, signers = Story(), [signer(n) for n in range(1, 6)]
-    for day, (one, other) in enumerate(pairwise([*signers, *signers[1:]])):
-        story.settle(one, other, 10**6 + day, ts=day * DAY)
-    story.claim(signers[2], signers[3], 77)
-    by = story.feed(OWNER)
-    branch = by.branch()
-    granted = by.add(grant(ts=by.ts, start=by.ts + 5, end=by.ts + HOUR))
-    twin = branch.add(grant(ts=by.ts, start=by.ts + 9, end=by.ts + HOUR, nonce=3))
-    pair = sorted((granted, twin), key=lambda each: each.draft.hdr)
-    torn = prove_fork(*pair)
-    assert torn is not None
-    return [*story.entries, granted, twin], (torn, prove_same_counter(UNIT, *pair))
 
 
 BUSY, PROOFS = busy()
