@@ -137,7 +137,7 @@ class Trust:
         good = bad = 0
         heard: list[PublicKey] = []
         reports = self._reports(peer, money)
-        for reporter in sorted(reports, key=lambda each: (each != self.view.ego, each)):
+        for reporter in sorted(reports):
             done, failed = reports[reporter]
             voice = self._voice(flow, reporter, done + failed)
             fine = voice * done // (done + failed)

@@ -277,6 +277,42 @@ def test_halves_under_an_unknown_bundle_settle_nothing_and_those_after_them_only
     assert both.finance(RENTER.public, MONEY).flow_micro == 42 + 10**6
 
 
+def test_a_pair_of_which_one_half_names_an_unknown_bundle_settles_nothing() -> None:
+    for unknown in (OWNER, RENTER):
+        story = Story()
+        story.feed(unknown).rules = b"whatever"
+        story.settle(OWNER, RENTER, 40)
+        assert flow(story.state(), OWNER, RENTER) == 0
+
+
+def test_a_trade_is_of_the_epoch_of_its_later_half() -> None:
+    for owners, renters in ((0, 2), (2, 0)):
+        story = Story()
+        half = story.claim(OWNER, RENTER, 40, ts=owners * DAY)
+        story.answer(RENTER, half, OWNER, ts=renters * DAY)
+        [traded] = facts_of(story.state(), bundles=BUNDLES, home=BUNDLE).trades
+        assert traded.epoch == TODAY + 2
+
+
+def test_an_agreed_amount_that_falls_gives_nothing_and_takes_nothing() -> None:
+    story = Story()
+    story.settle(OWNER, RENTER, 40)
+    story.settle(OWNER, RENTER, -30)
+    story.settle(OWNER, RENTER, 32)
+    trades = facts_of(story.state(), bundles=BUNDLES, home=BUNDLE).trades
+    assert sorted((each.amount_micro, each.used_ms) for each in trades) == [
+        (0, 0),
+        (2, 2),
+        (40, 40),
+    ]
+
+
+def test_evidence_without_an_entry_of_the_offender_is_judged_by_the_networks_bundle() -> None:
+    case = replace(read_case(double_lease(opened()), NET), named=())
+    [found] = judge((case,), State(), bundles={}, home=SECOND)
+    assert found.penalties == (SECOND.penalties["A4"],)
+
+
 def test_an_offender_gets_nothing_and_nothing_flows_through_it() -> None:
     story, (owner, renter, stranger) = traders()
     raw = double_lease(opened())

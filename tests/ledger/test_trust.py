@@ -99,8 +99,16 @@ def test_a_lease_of_which_nothing_is_stated_is_at_risk_until_it_is_overdue() -> 
         assert credit(trust(trade(0, 1, 100), risks=(risk(0, 1, 70, age=age),)), 1) == left
 
 
-def test_the_risk_of_others_is_their_own() -> None:
-    assert credit(trust(trade(0, 1, 100), risks=(risk(5, 1, 70),)), 1) == 100
+def test_the_risk_of_others_is_their_own_and_risk_in_other_money_is_another_matter() -> None:
+    foreign = replace(risk(0, 1, 70), money="EUR")
+    assert credit(trust(trade(0, 1, 100), risks=(risk(5, 1, 70), foreign)), 1) == 100
+
+
+def test_what_is_at_risk_takes_flow_rounded_up_and_credit_is_rounded_down() -> None:
+    bundle = msgspec.structs.replace(OPEN, phi=(2, 3))
+    assert credit(trust(trade(0, 1, 100), bundle=bundle), 1) == 66
+    at_risk = trust(trade(0, 1, 100), risks=(risk(0, 1, 1),), bundle=bundle)
+    assert at_risk.finance(peer(1), MONEY).reserved_micro == 2
 
 
 @pytest.mark.parametrize("sybils", [0, 1, 50])
