@@ -51,6 +51,11 @@ class Ledger:
         return self._held.state
 
     @property
+    def changes(self) -> int:
+        """Writes since the ledger was opened: whoever keeps what it derived compares this."""
+        return self._held.changes
+
+    @property
     def uuid(self) -> bytes:
         """Of the store: a peer that meets another one must not count on what we had."""
         value = self._store.get(keys.meta(b"uuid"))

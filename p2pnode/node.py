@@ -23,7 +23,7 @@ from p2pnode.matching.provider import Provider, shelves_of
 from p2pnode.matching.renter import Renter
 from p2pnode.matching.search import Wish
 from p2pnode.memo import certificate_memo
-from p2pnode.network.exchange import Exchange, Handler
+from p2pnode.network.exchange import Exchange, Handler, pong
 from p2pnode.network.gossip import Feed
 from p2pnode.network.peers import Peers
 from p2pnode.own_books import OwnBooks
@@ -31,6 +31,7 @@ from p2pnode.policy import refusal_of
 from p2pnode.ports import Ports, advert_topics, is_light, posting_of, topic_name
 from p2pnode.replication.replication import Replication
 from p2pnode.replication.spread import Spreader
+from p2pnode.standing import Standing
 from p2pnode.traffic import SAMPLE_S, Traffic
 from protocol.advert import Advert
 from protocol.certificate import Certificate
@@ -76,7 +77,7 @@ class Node:
         self._build_renter()
         self._handlers.update(
             {
-                "ping": _pong,
+                "ping": pong,
                 "tick": self.accounts.answer_tick,
                 **self.offer_sync.handlers,
                 **self.lookout.discovery.handlers,
@@ -131,6 +132,12 @@ class Node:
 
     def _build_books(self, incarnation: int) -> None:
         ports = self.ports
+        self.standing = Standing(
+            ledger=ports.ledger,
+            money=self.genesis.money,
+            failures=lambda: self.jobs.failures,
+            clock=ports.clock,
+        )
         self.accounts = Accounts(
             ledger=ports.ledger,
             signer=self.identity.feed,
@@ -213,6 +220,7 @@ class Node:
                 height=self.books.height,
             ),
             who_is=self.links.who_is,
+            bars=self.standing.bars,
             admit_job=self.workplace.admit,
             on_grant=lambda entry: self.workplace.begin(self.books.granted(entry)),
             clock=ports.clock,
@@ -225,7 +233,8 @@ class Node:
             genesis=self.genesis,
             offers=self._offers_of_others,
             ask=self.links.ask,
-            reliability_ppm=self._reliability_ppm,
+            reliability_ppm=self.standing.reliability_ppm,
+            bars=self.standing.bars,
             random_bytes=ports.random_bytes,
             clock=ports.clock,
         )
@@ -350,9 +359,6 @@ class Node:
         self.replication.tell(peer)
         self.spreader.note()
 
-    def _reliability_ppm(self, owner: PublicKey) -> int:
-        return self.jobs.reliability_ppm(owner)
-
     def _offers_of_others(self) -> list[Offer]:
         own = self.identity.feed.public
         offers = self.book.open_offers(self.ports.clock.now())
@@ -391,8 +397,3 @@ class Node:
         return check_hello(
             hello, remote=remote, net=self.net, now=self.ports.clock.now(), read=self._read
         )
-
-
-async def _pong(_peer: PeerId, _body: bytes) -> bytes:
-    await trio.lowlevel.checkpoint()
-    return b""

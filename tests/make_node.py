@@ -19,6 +19,7 @@ from p2pnode.gpus import HostFacts, SimulatedGpus
 from p2pnode.home import find_home, make_folders
 from p2pnode.identity import create_identity, load_identity
 from p2pnode.jobs.baggage import MemoryBaggage
+from p2pnode.jobs.jobfile import ENDED, JobFile
 from p2pnode.network.memory_directory import MemoryDirectory, MemoryRegistry
 from p2pnode.network.memory_transport import MemoryHub, MemoryTransport
 from p2pnode.node import Node
@@ -30,6 +31,8 @@ from protocol.units import Mebibytes, Micros, Millis, MillisSpan, PeerId
 
 GENESIS = Genesis(name="memory", kind="test", nonce=bytes(16), bounds=Bounds(), money="TEST")
 EPOCH = Millis(1_800_000_000_000)
+LISTED_S = 5
+"""By then every owner is in the directory, where light renters look."""
 
 
 class VirtualClock:
@@ -57,6 +60,16 @@ class Started:
 
         offers = self.node.book.open_offers(self.node.ports.clock.now())
         return sorted(ask_for(offer.advert, "silver") or 0 for offer in offers)
+
+
+async def ended(started: Started, job: str) -> JobFile:
+    """The job's file when the job is over."""
+    with trio.fail_after(600):
+        while True:
+            driver = started.node.jobs.driver(job)
+            if driver.file.state in ENDED:
+                return driver.file
+            await driver.changed.wait()
 
 
 class Party:
