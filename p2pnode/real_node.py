@@ -15,7 +15,6 @@ import trio
 from ledger.file_guard import open_file_guard
 from ledger.guard import Guard
 from ledger.ledger import Ledger
-from ledger.leveldb_store import open_leveldb
 from ledger.store import Store
 from p2pnode.cabinet import FileCabinet
 from p2pnode.clock import SystemClock
@@ -38,6 +37,7 @@ from p2pnode.network.mdns import Mdns
 from p2pnode.network.peer_text import bootstrap_of
 from p2pnode.node import Node
 from p2pnode.own_feed import open_own_feed
+from p2pnode.own_store import open_own_store
 from p2pnode.ports import Ports, Service, advert_topics, is_light
 from protocol.errors import LocalFault
 from protocol.genesis import Genesis, net_of
@@ -92,7 +92,7 @@ def opened(
         directory="client" if is_light(config) else "server",
         announced=config.network.announce,
     )
-    with closing(open_leveldb(str(home.ledger))) as store:
+    with closing(open_own_store(home.ledger)) as store:
         ledger = open_own_feed(
             identity,
             net=net,
