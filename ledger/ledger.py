@@ -233,6 +233,11 @@ class Ledger:
         if entry is not None:
             self._guard.reserve(entry.draft)
 
+    def is_guard_lost(self) -> bool:
+        """Whether the guard is empty and our feed is not, so that `confirm_head` is needed."""
+        head = self.head(self.feed)
+        return head is not None and head.fork is None and self._guard.reserved() is None
+
     def fault(self) -> LocalFault | None:
         """Why we must not write now, or None."""
         try:

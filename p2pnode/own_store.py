@@ -1,10 +1,9 @@
 """The ledger's database in its directory on the disk."""
 
-import os
 from pathlib import Path
 
 from ledger.leveldb_store import LevelDbStore, open_leveldb
-from p2pnode.home import host_faults
+from p2pnode.home import sync_folder
 
 
 def open_own_store(path: Path) -> LevelDbStore:
@@ -15,10 +14,5 @@ def open_own_store(path: Path) -> LevelDbStore:
     store = open_leveldb(str(path))
     # LevelDB syncs what it writes, but not the rename by which it begins to use it. It renames
     # when it is opened and never later.
-    with host_faults(f"sync {path}"):
-        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    sync_folder(path)
     return store

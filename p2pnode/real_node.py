@@ -28,7 +28,7 @@ from p2pnode.execution.nvml_probe import NvmlProbe
 from p2pnode.execution.process_engine import ProcessEngine
 from p2pnode.gpus import HostFacts, SimulatedGpus
 from p2pnode.home import Home, next_incarnation
-from p2pnode.identity import Identity, load_identity
+from p2pnode.identity import Identity, is_feed_new, load_identity, note_feed_begun
 from p2pnode.jobs.baggage import FileBaggage
 from p2pnode.membership import bootstrap_in, genesis_of
 from p2pnode.network.libp2p_adapter.host import SEEN_S
@@ -98,10 +98,14 @@ def opened(
             net=net,
             store=disk.store(store),
             guard=disk.guard(open_file_guard(home.guard / "feed", net)),
+            cabinet=FileCabinet(home.records),
             incarnation=incarnation,
+            is_new=is_feed_new(home, identity.feed.public),
             now=clock.now(),
             random_bytes=secrets.token_bytes,
         )
+        if ledger.head(ledger.feed) is not None:
+            note_feed_begun(home)
         node = Node(
             config=config,
             genesis=genesis,

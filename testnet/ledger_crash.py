@@ -40,8 +40,8 @@ from testnet.world_dice import dice_of
 ROOT: Final = Path(__file__).parent.parent
 KILLS_PER_HOME: Final = 5
 """Then the next ledger begins: each opening reads the whole feed, so a long one takes its time."""
-EARLY_ODDS: Final = 5
-"""One in so many is killed while it opens."""
+EARLY_EVERY: Final = 4
+"""One in so many is killed while it opens, also a ledger that is being made."""
 OPENING_S: Final = 0.8
 RUNNING_S: Final = 0.003
 """How much later than its last append at most: a few appends on."""
@@ -103,6 +103,7 @@ class _Place:
     plan: CrashPlan
     toll: Toll
     disk: LossyDisk | None
+    deaths: int = 0
     signed: dict[int, Digest] = field(default_factory=dict)
     acknowledged: dict[int, Digest] = field(default_factory=dict)
 
@@ -137,12 +138,16 @@ class _Place:
         check(holds=is_alive, what=f"the author ended by itself: {said[-2_000:]}")
         told = read_told(raw)
         self.toll.kills += 1
+        self.deaths += 1
         self.toll.early += not told
         for each in told:
             self.hear(each)
 
-    def judge(self, copy: Path) -> None:
-        """Whether all is there, in a copy, so that the next life begins with what the kill left."""
+    def judge(self, copy: Path, *, is_last: bool) -> None:
+        """Whether all is there, in a copy, so that the next life begins with what the kill left.
+
+        Opening verifies the feed; the last time all else is walked too.
+        """
         shutil.copytree(self.home, copy)
         heard: list[Told] = []
         try:
@@ -152,7 +157,7 @@ class _Place:
                     self.toll.refusals[fault.what] += 1
                 else:
                     append_next(ledger, signer)
-                self.toll.torn += ledger.verify().broken is not None
+                self.toll.torn += is_last and ledger.verify().broken is not None
         except LocalFault as fault:
             if not self.signed and self.disk is not None:
                 self._begin_anew(self.disk)
@@ -199,7 +204,7 @@ def run_ledger_crash(plan: CrashPlan, *, say: Callable[[str], None]) -> Toll:
                 place.live_and_die(dice, appends)
                 if place.disk is not None:
                     place.disk.lose_power(dice)
-                place.judge(folder / "copy")
+                place.judge(folder / "copy", is_last=place.deaths == lives)
             shutil.rmtree(place.home)
             say(f"{toll.kills} kills, {toll.appends} appends acknowledged, {toll.lost} lost")
     toll.took_s = _now_s() - began
@@ -212,8 +217,8 @@ def _targets(plan: CrashPlan, dice: random.Random) -> list[int]:
     They add up to the plan's.
     """
     weights = [dice.randint(1, 100) for _ in range(plan.kills)]
-    for n in range(1, plan.kills):
-        weights[n] *= dice.randrange(EARLY_ODDS) > 0
+    for n in range(EARLY_EVERY - 1, plan.kills, EARLY_EVERY):
+        weights[n] = 0
     whole = sum(weights)
     return [-(-plan.appends * weight // whole) for weight in weights]
 
