@@ -5,14 +5,14 @@ import random
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
 import trio
 
-from ledger.file_guard import open_file_guard
 from ledger.guard import Guard
 from ledger.ledger import Ledger
 from ledger.store import Store
@@ -37,11 +37,11 @@ from p2pnode.network.mdns import Mdns
 from p2pnode.network.peer_text import bootstrap_of
 from p2pnode.node import Node
 from p2pnode.own_feed import open_own_feed
-from p2pnode.own_store import open_own_store
+from p2pnode.own_store import open_own_guard, opened_store
 from p2pnode.ports import Ports, Service, advert_topics, is_light
 from protocol.errors import LocalFault
 from protocol.genesis import Genesis, net_of
-from protocol.units import PublicKey
+from protocol.units import NetId, PublicKey
 
 T = TypeVar("T")
 
@@ -92,18 +92,9 @@ def opened(
         directory="client" if is_light(config) else "server",
         announced=config.network.announce,
     )
-    with closing(open_own_store(home.ledger)) as store:
-        ledger = open_own_feed(
-            identity,
-            net=net,
-            store=disk.store(store),
-            guard=disk.guard(open_file_guard(home.guard / "feed", net)),
-            cabinet=FileCabinet(home.records),
-            incarnation=incarnation,
-            is_new=is_feed_new(home, identity.feed.public),
-            now=clock.now(),
-            random_bytes=secrets.token_bytes,
-        )
+    with opened_store(
+        home.ledger, partial(_open_feed, home, identity, disk, net=net, incarnation=incarnation)
+    ) as ledger:
         if ledger.head(ledger.feed) is not None:
             note_feed_begun(home)
         node = Node(
@@ -125,6 +116,22 @@ def opened(
             ),
         )
         yield node
+
+
+def _open_feed(
+    home: Home, identity: Identity, disk: Disk, store: Store, *, net: NetId, incarnation: int
+) -> Ledger:
+    return open_own_feed(
+        identity,
+        net=net,
+        store=disk.store(store),
+        guard=disk.guard(open_own_guard(home.guard / "feed", net)),
+        cabinet=FileCabinet(home.records),
+        incarnation=incarnation,
+        is_new=is_feed_new(home, identity.feed.public),
+        now=SystemClock().now(),
+        random_bytes=secrets.token_bytes,
+    )
 
 
 def _ports(

@@ -92,6 +92,8 @@ class Party:
         incarnation: int | None = None,
         script: Callable[[Run], Script] = _five,
         outputs: dict[RunId, bytes] | None = None,
+        store: Store | None = None,
+        guard: Guard | None = None,
     ) -> Node:
         index = self._count
         self._count += 1
@@ -103,7 +105,12 @@ class Party:
                 ask=None if ask is None else Money(Micros(ask), "TEST"), period=MillisSpan(2_000)
             ),
         )
-        kept = Kept(store=MemoryStore(), guard=MemoryGuard(), cabinet=MemoryCabinet(), is_new=True)
+        kept = Kept(
+            store=MemoryStore() if store is None else store,
+            guard=MemoryGuard() if guard is None else guard,
+            cabinet=MemoryCabinet(),
+            is_new=True,
+        )
         return self._node(
             index,
             config,

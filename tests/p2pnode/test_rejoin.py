@@ -1,5 +1,6 @@
 """After a bad end a node asks for its own feed before it signs. ledger/SPEC.md 6. In memory."""
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,14 +13,16 @@ from p2pnode.jobs.jobfile import ENDED, JobFile
 from p2pnode.network.exchange import Refused
 from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.node import Node
+from p2pnode.own_store import open_own_guard, open_own_store, opened_store
 from p2pnode.rejoin import FEW_ANSWERS_S, PATIENCE_S
 from p2pnode.status import status_of
 from protocol.errors import LocalFault
+from protocol.genesis import net_of
 from protocol.units import Digest, PublicKey
 from tests.make_job import make_submission
 from tests.make_ledger import statement
 from tests.make_ledger_faults import copy_of
-from tests.make_node import EPOCH, Party, Started
+from tests.make_node import EPOCH, GENESIS, Party, Started
 
 LISTED_S = 5
 """By then every owner is in the directory, where light renters look."""
@@ -232,3 +235,33 @@ async def test_whoever_asks_a_node_that_may_not_sign_is_told_why(
     with pytest.raises(Refused) as refused:
         await renter.node.links.ask(again.peer, "rfq", b"")
     assert refused.value.rule == "unavailable"
+
+
+@pytest.mark.parametrize("kind", ["MANIFEST-*", "CURRENT"])
+async def test_a_database_damaged_on_the_disk_is_set_aside_and_its_owner_earns_again(
+    party: Party, autojump_clock: trio.abc.Clock, tmp_path: Path, kind: str
+) -> None:
+    database, net = tmp_path / "disk" / "ledger", net_of(GENESIS)
+    database.mkdir(parents=True)
+    with closing(open_own_store(database)) as store:
+        guard = open_own_guard(database.with_name("guard"), net)
+        owner = await party.start(party.build(ask=300_000, store=store, guard=guard))
+        renter = await party.add(ask=None, gossip="auto")
+        assert (await rent(renter)).state == "done"
+        await trio.sleep(5)
+        await stop(owner)
+    [file] = database.glob(kind)
+    file.write_bytes(b"?" + file.read_bytes()[1:])
+    again = opened_store(
+        database,
+        lambda store: party.revive(
+            owner.node, store=store, guard=open_own_guard(database.with_name("guard"), net)
+        ),
+    )
+    with again as node:
+        started = await party.start(node)
+        assert "was signed, and the store ends at -1" in (node.rejoin.why_held or "")
+        await held_for(node)
+        await goes_on(node, renter)
+        await stop(started)
+    assert (database.with_name("ledger.damaged-1") / file.name).exists()
