@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ledger.entry import read_entry
 from ledger.file_guard import SLOT_BYTES
 from ledger.ledger import Ledger
 from ledger.store import DamagedStore, Store
@@ -247,6 +248,9 @@ def test_a_flipped_byte_anywhere_in_a_table_is_never_a_wrong_answer(disk: Disk) 
                 check_truth(mine, disk)
                 for each in (*disk.own[::50], *disk.others[::50]):
                     assert mine.ingest(each).value == "known"
+                    by_id = mine.entry(read_entry(each, NET).id)
+                    assert by_id is not None
+                    assert by_id.raw == each
                 opened_well += 1
         except DamagedStore:
             pass

@@ -16,7 +16,7 @@ from p2pnode.node import Node
 from p2pnode.own_store import open_own_guard, open_own_store, opened_store
 from p2pnode.rejoin import FEW_ANSWERS_S, PATIENCE_S
 from p2pnode.status import status_of
-from protocol.errors import LocalFault
+from protocol.errors import LocalFault, Unavailable
 from protocol.genesis import net_of
 from protocol.units import Digest, PublicKey
 from tests.make_job import make_submission
@@ -232,9 +232,10 @@ async def test_whoever_asks_a_node_that_may_not_sign_is_told_why(
     renter = await party.add(ask=None)
     again = await party.start(party.revive(owner.node, guard=MemoryGuard()))
     await renter.node.peers.reach(again.peer)
-    with pytest.raises(Refused) as refused:
-        await renter.node.links.ask(again.peer, "rfq", b"")
-    assert refused.value.rule == "unavailable"
+    for kind in ("rfq", "lease.take", "lease.tick", "lease.settle"):
+        with pytest.raises(Unavailable, match="the guard is gone") as told:
+            await renter.node.links.ask(again.peer, kind, b"")
+        assert not isinstance(told.value, Refused), "a renter would take it for a last word"
 
 
 @pytest.mark.parametrize("kind", ["MANIFEST-*", "CURRENT"])
