@@ -66,7 +66,9 @@ class Rejoin:
         self._over = trio.Event()
         self._answered: dict[PeerId, None] = {}
         self._tried: dict[PeerId, None] = {}
-        self._wanted: list[PublicKey] = []
+        self._asking: dict[PeerId, None] = {}
+        self._counterparties: list[PeerId | None] = []
+        """None for one of whom we only know the feed."""
         self._since_s = 0.0
         self._seq = -1
 
@@ -155,25 +157,25 @@ class Rejoin:
     def _look_at_head(self) -> None:
         """Our feed has grown: wait anew, and ask those whom the new entries name."""
         self._seq, self._since_s = self._head_seq(), trio.current_time()
-        self._wanted = self._counterparties()
+        self._find_counterparties()
 
     def _have_enough_answered(self) -> bool:
-        peers = [self._peer_of(feed) for feed in self._wanted]
+        peers = self._counterparties
         if peers and all(peer in self._answered for peer in peers):
             return True
         are_tried = all(peer is None or peer in self._tried for peer in peers)
         return are_tried and len(self._answered) >= ANSWERS
 
     async def _ask_around(self) -> None:
-        while True:
-            peers = [self._peer_of(feed) for feed in self._wanted]
-            named = [peer for peer in peers if peer is not None]
-            around = [*named, *self._neighbours()[:NEIGHBOURS_MAX]]
-            async with trio.open_nursery() as nursery:
-                for peer in dict.fromkeys(around):
-                    if peer not in self._answered:
+        async with trio.open_nursery() as nursery:
+            while True:
+                self._find_counterparties()
+                named = [peer for peer in self._counterparties if peer is not None]
+                for peer in (*named, *self._neighbours()[:NEIGHBOURS_MAX]):
+                    if peer not in self._answered and peer not in self._asking:
+                        self._asking[peer] = None
                         nursery.start_soon(self._ask, peer)
-            await trio.sleep(RETRY_S)
+                await trio.sleep(RETRY_S)
 
     async def _ask(self, peer: PeerId) -> None:
         try:
@@ -183,18 +185,20 @@ class Rejoin:
         except (Unavailable, PeerFault, trio.TooSlowError) as error:
             log.info("not told of our feed", extra={"peer": peer.hex(), "why": str(error)})
         self._tried[peer] = None
+        del self._asking[peer]
 
     def _head_seq(self) -> int:
         head = self._ledger.head(self._ledger.feed)
         return -1 if head is None else head.seq
 
-    def _counterparties(self) -> list[PublicKey]:
-        """The feeds on the other side of our newest leases, and their witnesses, newest first."""
+    def _find_counterparties(self) -> None:
+        """The other sides of our newest leases, and their witnesses; more as feeds come in."""
         own = self._ledger.feed
         leases = [each for each in self._ledger.state.leases() if own in {each.owner, each.renter}]
         leases.sort(key=lambda lease: (lease.request.start_ms, lease.id), reverse=True)
         feeds = [feed for lease in leases for feed in self._sides_of(lease) if feed != own]
-        return list(dict.fromkeys(feeds))[:COUNTERPARTIES_MAX]
+        newest = list(dict.fromkeys(feeds))[:COUNTERPARTIES_MAX]
+        self._counterparties = [self._peer_of(feed) for feed in newest]
 
     def _sides_of(self, lease: Lease) -> tuple[PublicKey, ...]:
         entry = self._ledger.entry(lease.id)

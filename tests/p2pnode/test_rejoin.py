@@ -1,5 +1,6 @@
 """After a bad end a node asks for its own feed before it signs. ledger/SPEC.md 6. In memory."""
 
+import math
 from contextlib import closing
 from pathlib import Path
 
@@ -9,20 +10,21 @@ import trio
 from ledger.guard import MemoryGuard
 from ledger.ledger import Ledger
 from ledger.store import MemoryStore, Store
+from p2pnode.cabinet import MemoryCabinet
 from p2pnode.jobs.jobfile import ENDED, JobFile
 from p2pnode.network.exchange import Refused
 from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.node import Node
 from p2pnode.own_store import open_own_guard, open_own_store, opened_store
-from p2pnode.rejoin import FEW_ANSWERS_S, PATIENCE_S
+from p2pnode.rejoin import FEW_ANSWERS_S, PATIENCE_S, Rejoin
 from p2pnode.status import status_of
 from protocol.errors import LocalFault, Unavailable
 from protocol.genesis import net_of
-from protocol.units import Digest, PublicKey
+from protocol.units import Digest, PeerId, PublicKey
 from tests.make_job import make_submission
-from tests.make_ledger import statement
+from tests.make_ledger import ledger, opened_ledger, statement
 from tests.make_ledger_faults import copy_of
-from tests.make_node import EPOCH, GENESIS, Party, Started
+from tests.make_node import EPOCH, GENESIS, Party, Started, VirtualClock
 
 LISTED_S = 5
 """By then every owner is in the directory, where light renters look."""
@@ -266,3 +268,28 @@ async def test_a_database_damaged_on_the_disk_is_set_aside_and_its_owner_earns_a
         await goes_on(node, renter)
         await stop(started)
     assert (database.with_name("ledger.damaged-1") / file.name).exists()
+
+
+async def test_a_peer_that_hangs_does_not_keep_the_others_from_being_asked(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    whole = opened_ledger()
+    mine = ledger(store=whole._store, guard=MemoryGuard())
+
+    async def compare(peer: PeerId) -> None:
+        await trio.sleep(math.inf if peer == b"0" else 0)
+
+    rejoin = Rejoin(
+        ledger=mine,
+        cabinet=MemoryCabinet(),
+        neighbours=lambda: tuple(PeerId(b"%d" % n) for n in range(4)),
+        compare=compare,
+        begin_feed=lambda _now: None,
+        clock=VirtualClock(),
+    )
+    rejoin.begin()
+    assert mine.fault() is not None
+    with trio.fail_after(5):
+        await rejoin.run()
+    assert rejoin.why_held is None
+    assert mine.fault() is None
