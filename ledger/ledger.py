@@ -211,6 +211,10 @@ class Ledger:
         """
         self._author.confirm_head()
 
+    def is_guard_lost(self) -> bool:
+        """Whether the guard is empty and our feed is not, so that `confirm_head` is needed."""
+        return self._author.is_guard_lost()
+
     def fault(self) -> LocalFault | None:
         """Why we must not write now, or None."""
         return self._author.fault()

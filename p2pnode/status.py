@@ -94,6 +94,7 @@ def status_of(node: Node, *, up_since: Millis) -> StatusDocument:
             over_budget=feed.over_budget,
             refused=feed.refused,
         ),
+        signing_held=node.rejoin.why_held,
         questions_refused=node.exchange.refused,
         offers_found_by_sync=node.offer_sync.found,
         listed=node.lookout.listing.announced,

@@ -1,6 +1,6 @@
 """All jobs of this renter: takes orders, runs a driver for each, remembers who failed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -55,18 +55,26 @@ class Jobs:
         self._to_drive, self._driven = trio.open_memory_channel[Driver](JOBS_MAX)
         self._failed: dict[PublicKey, int] = {}
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(
+        self,
+        may_begin: Callable[[], Awaitable[None]],
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
         """Go on with the jobs of before, then drive each new one, until cancelled.
 
-        Raises LocalFault if our own disk fails.
+        Started when they can be seen; driven once `may_begin` returns. Raises LocalFault if our
+        own disk fails.
         """
         for file in load_all(self._cabinet):
             self._drivers[file.id] = Driver(self._desk, file)
+        of_before = list(self._drivers.values())
+        task_status.started()
+        await may_begin()
         async with trio.open_nursery() as nursery:
-            for driver in self._drivers.values():
+            for driver in of_before:
                 if driver.file.state not in ENDED:
                     nursery.start_soon(driver.run)
-            task_status.started()
             async for driver in self._driven:
                 nursery.start_soon(driver.run)
 
