@@ -9,9 +9,10 @@ from ledger.bodies import read_body
 from ledger.entry import Entry, Link, check_link, check_place, check_seal, link_of, read_entry
 from ledger.evidence import check
 from ledger.records import HEAD_BYTES_MAX, HeadRecord, Records
+from ledger.store import DamagedStore
 from ledger.validity import check_body
 from protocol.codec import decode
-from protocol.errors import LocalFault, PeerFault
+from protocol.errors import PeerFault
 from protocol.units import NetId, PublicKey
 
 Judge = Callable[[bytes, bytes], None]
@@ -83,20 +84,14 @@ def _audit(
 
 
 def check_own_feed(records: Records, feed: PublicKey) -> None:
-    """Links and seals of our own feed. Raises LocalFault at the first that does not hold."""
+    """Links and seals of our own feed. Raises DamagedStore at the first that does not."""
     chain = _Chain(records.net)
     for key, raw in records.store.range(*keys.entries(feed)):
         if broken := _broken(chain.judge, key, raw):
-            raise LocalFault(
-                f"Our feed is damaged in the store: {broken.rule}.",
-                "move the store away, start again, and let the peers send the entries",
-            )
+            raise DamagedStore(f"Our feed is damaged in the store: {broken.rule}.")
     head = records.head(feed)
     if head != chain.after:
-        raise LocalFault(
-            "Our feed in the store does not end where it should.",
-            "move the store away, start again, and let the peers send the entries",
-        )
+        raise DamagedStore("Our feed in the store does not end where it should.")
 
 
 def _broken(judge: Judge, key: bytes, raw: bytes) -> Broken | None:

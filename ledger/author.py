@@ -135,6 +135,12 @@ class Author:
         if entry is not None:
             self._guard.reserve(entry.draft)
 
+    def is_guard_lost(self) -> bool:
+        """See Ledger.is_guard_lost."""
+        is_forked = self._held.state.fork_of(self._feed) is not None
+        has_head = self._held.head(self._feed) is not None
+        return has_head and not is_forked and self._guard.reserved() is None
+
     def fault(self) -> LocalFault | None:
         """Why we must not write now, or None."""
         try:

@@ -93,7 +93,7 @@ def _false_account(one: Judged, other: Judged) -> Offence:
     if not contradicts(first, second):
         raise void("of two accounts, or the one goes on from the other")
     key = FALSE_ACCOUNT + account_topic(second) + number(second.ctr)
-    return Offence(rule="A10", offender=one.feed, key=key, rules=other.rules)
+    return Offence(rule="A10", offender=one.feed, key=key)
 
 
 def _alias(one: Judged, other: Judged) -> Offence:
@@ -102,7 +102,7 @@ def _alias(one: Judged, other: Judged) -> Offence:
     shared = aliases(one.body, other.body)
     if not shared:
         raise void("no device under two names")
-    return Offence(rule="A12", offender=one.feed, key=ALIAS + shared[0], rules=other.rules)
+    return Offence(rule="A12", offender=one.feed, key=ALIAS + shared[0])
 
 
 def aliases(one: Body | None, other: Body | None) -> list[bytes]:
@@ -128,7 +128,7 @@ def _two_verdicts(one: Judged, other: Judged) -> Offence:
     if first.verdict == second.verdict:
         raise void("they agree")
     key = TWO_VERDICTS + first.lease + number(first.period)
-    return Offence(rule="A14", offender=one.feed, key=key, rules=other.rules)
+    return Offence(rule="A14", offender=one.feed, key=key)
 
 
 def _false_checkpoint(one: Judged, other: Judged) -> Offence:
@@ -137,7 +137,7 @@ def _false_checkpoint(one: Judged, other: Judged) -> Offence:
     if not is_contradicted(one.body, other.entry, other.body):
         raise void("it says what the entry says, or nothing of it")
     key = FALSE_CHECKPOINT + number(one.entry.seq)
-    return Offence(rule="A15", offender=one.feed, key=key, rules=one.rules)
+    return Offence(rule="A15", offender=one.feed, key=key)
 
 
 def check_wrong_answer(raw: bytes, net: NetId) -> Offence:
@@ -159,7 +159,7 @@ def check_wrong_answer(raw: bytes, net: NetId) -> Offence:
     if any(is_right(claim, response, place) for place in (evidence.row1, evidence.row2)):
         raise void("the row is right")
     key = WRONG_ANSWER + response.claim + response.seed
-    return Offence(rule="A11", offender=claimed.feed, key=key, rules=answered.rules)
+    return Offence(rule="A11", offender=claimed.feed, key=key)
 
 
 def is_right(claim: Claim, response: Response, place: int) -> bool:

@@ -110,7 +110,7 @@ def newest(raw: bytes, net: NetId, path: str) -> Held | None:
     if slots[1].strip(b"\0"):
         raise LocalFault(
             f"The guard file {path} is damaged.",
-            "move it away, recover our feed from the peers, then confirm the head",
+            "run the node, which moves it aside and will recover our feed from its peers",
         )
     return None
 

@@ -76,6 +76,9 @@ class Half:
     author: PublicKey
     seq: int
     id: Digest
+    ts_ms: Millis
+    rules: bytes
+    """The bundle that its author judged by."""
     statement: Statement
 
 
@@ -146,6 +149,10 @@ class State:
     def accounts_of(self, author: PublicKey) -> list[Account]:
         """All accounts of which the author has written a half, sorted."""
         return sorted(self._accounts.get(author, {}))
+
+    def accounts(self) -> list[Account]:
+        """All accounts in which a half is here, sorted."""
+        return sorted(self._halves)
 
     def halves(
         self, author: PublicKey, peer: PublicKey, *, money: str, is_answer: bool = False
@@ -222,7 +229,14 @@ class State:
             case Accept():
                 self._accepted.setdefault(body.grant, {})[entry.feed] = None
             case Statement():
-                half = Half(author=entry.feed, seq=entry.seq, id=entry.id, statement=body)
+                half = Half(
+                    author=entry.feed,
+                    seq=entry.seq,
+                    id=entry.id,
+                    ts_ms=entry.header.ts_ms,
+                    rules=entry.header.rules,
+                    statement=body,
+                )
                 account = (entry.feed, body.peer, body.money, is_answer(body))
                 self._accounts.setdefault(entry.feed, {})[account] = None
                 _insert(self._halves.setdefault(account, []), half)

@@ -107,4 +107,4 @@ def _is_link(one: Draft, other: Draft) -> bool:
 
 
 def _fork(rule: Rule, header: Header) -> Offence:
-    return Offence(rule=rule, offender=header.feed, key=FORK, rules=None, seq=header.seq)
+    return Offence(rule=rule, offender=header.feed, key=FORK, seq=header.seq)

@@ -4,11 +4,13 @@ A store that lost its tail would let us sign another entry at a place that we ha
 The guard remembers the entry, whole, before it is signed.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from ledger.entry import Draft, Entry, Link, check_link
 from protocol.errors import LocalFault, PeerFault
 from protocol.units import PublicKey
+
+RECOVERY_CURE: Final = "run the node, which will recover our feed from its peers"
 
 
 class Guard(Protocol):
@@ -47,7 +49,7 @@ def check_reservation(held: Draft | None, wanted: Draft) -> None:
     if held.header.seq >= wanted.header.seq:
         raise LocalFault(
             f"Entry {wanted.header.seq} has been promised otherwise; signing it would fork us.",
-            "recover our feed from the peers first",
+            RECOVERY_CURE,
         )
 
 
@@ -62,7 +64,7 @@ def recovery_fault(
     if held is None:
         if head is None:
             return None
-        return _recover("the guard is gone", "then confirm the head")
+        return _recover("the guard is gone")
     if held.header.feed != feed:
         return LocalFault("The guard belongs to another feed.", "give each feed its own guard")
     if held.header.seq > next_seq:
@@ -77,8 +79,5 @@ def recovery_fault(
     return None
 
 
-def _recover(why: str, then: str = "") -> LocalFault:
-    cure = "recover our feed from the peers first"
-    return LocalFault(
-        f"Our feed must not be continued: {why}.", f"{cure}, {then}" if then else cure
-    )
+def _recover(why: str) -> LocalFault:
+    return LocalFault(f"Our feed must not be continued: {why}.", RECOVERY_CURE)

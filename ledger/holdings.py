@@ -25,6 +25,8 @@ class Holdings:
         self._store = store
         self._heads = dict(self.records.heads())
         self._is_whole = True
+        self.changes = 0
+        """Writes so far."""
 
     @property
     def is_whole(self) -> bool:
@@ -57,6 +59,7 @@ class Holdings:
         self.begin_step()
         self._store.write(batch, sync=sync)
         self.end_step()
+        self.changes += bool(batch)
 
     def move_head(self, feed: PublicKey, head: Link) -> None:
         """The feed's main chain ends there now."""

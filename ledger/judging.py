@@ -34,10 +34,6 @@ class Offence:
     offender: PublicKey
     key: bytes
     """Family of the offence, then what makes it unique for the offender."""
-    rules: bytes | None
-    """First bytes of the digest of the bundle that the offender named; None for a fork, which
-    breaks the feed itself.
-    """
     seq: int | None = None
     """Where the feed forks; None for other offences."""
 
@@ -53,11 +49,6 @@ class Judged:
     def feed(self) -> PublicKey:
         """The author."""
         return self.entry.feed
-
-    @property
-    def rules(self) -> bytes:
-        """The bundle that the author named."""
-        return self.entry.header.rules
 
 
 def read_shape(raw: bytes, shape: type[W]) -> W:

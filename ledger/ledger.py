@@ -54,6 +54,11 @@ class Ledger:
         return self._held.state
 
     @property
+    def changes(self) -> int:
+        """Writes since the ledger was opened: whoever keeps what it derived compares this."""
+        return self._held.changes
+
+    @property
     def uuid(self) -> bytes:
         """Of the store: a peer that meets another one must not count on what we had."""
         value = self._store.get(keys.meta(b"uuid"))
@@ -208,6 +213,10 @@ class Ledger:
         Only to be called when the peers and witnesses have been asked for a longer feed of ours.
         """
         self._author.confirm_head()
+
+    def is_guard_lost(self) -> bool:
+        """Whether the guard is empty and our feed is not, so that `confirm_head` is needed."""
+        return self._author.is_guard_lost()
 
     def fault(self) -> LocalFault | None:
         """Why we must not write now, or None."""

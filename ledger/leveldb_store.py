@@ -5,7 +5,7 @@ from typing import Final, NoReturn
 
 import plyvel
 
-from ledger.store import Batch
+from ledger.store import Batch, DamagedStore
 from protocol.errors import LocalFault, Unavailable
 
 _CACHE_BYTES: Final = 64 * 2**20
@@ -59,8 +59,7 @@ class LevelDbStore:
 def open_leveldb(path: str) -> LevelDbStore:
     """The store in this directory, which is made if it is not there.
 
-    Raises LocalFault if another process has it, if it is damaged or the disk is full; else
-    Unavailable.
+    Raises LocalFault if another process has it or the disk is full, DamagedStore; else Unavailable.
     """
     try:
         database = plyvel.DB(
@@ -78,11 +77,7 @@ def open_leveldb(path: str) -> LevelDbStore:
 def _raise(error: "plyvel.Error", path: str) -> NoReturn:
     said = str(error)
     if isinstance(error, plyvel.CorruptionError) or "corrupt" in said.lower():
-        raise LocalFault(
-            f"The ledger in {path} is damaged: {said}",
-            "move the directory away, start again, and let the peers send the entries; "
-            "do not repair it in place",
-        ) from error
+        raise DamagedStore(f"The ledger in {path} is damaged: {said}") from error
     if "/LOCK: " in said and "No such file" not in said:
         raise LocalFault(
             f"The ledger in {path} is in use by another process.",

@@ -20,7 +20,7 @@ ENTRY_BYTES_MAX: Final = HEADER_BYTES_MAX + 64 + BODY_BYTES_MAX + 8
 EVIDENCE_BYTES_MAX: Final = 2 * ENTRY_BYTES_MAX + TICK_BYTES_MAX + SEAL_BYTES + 32
 """Two entries, a tick, and framing; 65 headers of a path take less."""
 COSIGN_BYTES_MAX: Final = 128
-"""What a witness signs takes 110 with its longest integers."""
+"""What a witness signs takes 104 with its longest integers."""
 RECEIPT_BYTES_MAX: Final = 65_536
 """Four entries, two certificates, a tick and an outcome take at most 40 kB."""
 REQUEST_BYTES_MAX: Final = 3_600
@@ -71,6 +71,11 @@ assert SUCCESSOR_UNITS_MAX * (TURN_BYTES_MAX + OPEN_MAX * INTERVAL_BYTES_MAX) <=
     BODY_BYTES_MAX - CERTIFICATE_BYTES_MAX - 64
 )
 assert (PATH_MAX + 2) * (HEADER_BYTES_MAX + 3) + 2 * 66 <= EVIDENCE_BYTES_MAX
+# Standing.
+FLOW_LOOKS_MAX: Final = 2_097_152
+"""Looks at arcs for all that is pushed through one graph, about half a second. One push among
+10,000 peers takes under a hundred thousand; many reporters take more, and so does a graph that was
+made to be hard."""
 
 # Sync.
 LEAF_MAX: Final = 16

@@ -115,7 +115,7 @@ def check_broken_bid(raw: bytes, net: NetId) -> Offence:
     if not is_broken:
         raise void("the bid was kept, or did not promise this")
     key = BROKEN_BID + bid.digest
-    return Offence(rule="A8", offender=bid.signer, key=key, rules=granted.rules)
+    return Offence(rule="A8", offender=bid.signer, key=key)
 
 
 def check_bad_reveal(raw: bytes, net: NetId) -> Offence:
@@ -128,7 +128,7 @@ def check_bad_reveal(raw: bytes, net: NetId) -> Offence:
     if hidden_bid(reveal.body.salt, reveal.body.bid) == commit.body.hidden:
         raise void("it is what was hidden")
     key = BAD_REVEAL + commit.digest
-    return Offence(rule="A9", offender=commit.signer, key=key, rules=commit.body.rules)
+    return Offence(rule="A9", offender=commit.signer, key=key)
 
 
 def check_two_cosigns(raw: bytes, net: NetId) -> Offence:
@@ -144,7 +144,7 @@ def check_two_cosigns(raw: bytes, net: NetId) -> Offence:
     if not is_proved:
         raise void("not two grants of one turn, or in the wrong order")
     key = COSIGNED_TWICE + one.owner + one.unit + number(one.ctr)
-    return Offence(rule="A13", offender=evidence.witness, key=key, rules=one.rules)
+    return Offence(rule="A13", offender=evidence.witness, key=key)
 
 
 def _cosigned(witness: PublicKey, raw: bytes, by: Signature, net: NetId) -> Cosign:
@@ -167,7 +167,7 @@ def check_false_time(raw: bytes, net: NetId) -> Offence:
     if not (is_backdated_message or is_backdated_entry):
         raise void("the times fit")
     key = FALSE_TIME + number(header.seq)
-    return Offence(rule="A16", offender=signer, key=key, rules=header.rules)
+    return Offence(rule="A16", offender=signer, key=key)
 
 
 def _timed(message: bytes, net: NetId) -> tuple[PublicKey, int, Millis, bool]:

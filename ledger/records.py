@@ -9,7 +9,7 @@ from msgspec import UNSET
 from ledger import keys
 from ledger.bodies import Accept, Body, Grant, Release, ReleaseTurn, Statement, requested
 from ledger.entry import Entry, Link, read_entry
-from ledger.store import Store
+from ledger.store import DamagedStore, Store
 from ledger.units_chain import turns_of
 from protocol.codec import Hash, Instant, UInt, Wire, decode
 from protocol.errors import LocalFault, PeerFault
@@ -43,7 +43,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """Reads of one store in one network. A record that cannot be read is a LocalFault."""
+    """Reads of one store in one network. A record that cannot be read raises DamagedStore."""
 
     store: Store
     net: NetId
@@ -128,24 +128,17 @@ class Records:
         try:
             return read_entry(raw, self.net)
         except PeerFault as fault:
-            raise _damaged() from fault
+            raise DamagedStore("The ledger's store holds an entry that cannot be read.") from fault
 
     def _link(self, raw: bytes) -> Link:
         try:
             record = decode(raw, HeadRecord, size_max=HEAD_BYTES_MAX)
         except PeerFault as fault:
-            raise _damaged() from fault
+            raise DamagedStore("The ledger's store holds an entry that cannot be read.") from fault
         return Link(seq=record.seq, id=record.id, ts_ms=record.ts_ms)
 
     def _under(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         return self.store.range(prefix, keys.after(prefix))
-
-
-def _damaged() -> LocalFault:
-    return LocalFault(
-        "The ledger's store holds an entry that cannot be read.",
-        "move its directory away, start again, and let the peers send the entries",
-    )
 
 
 def check_stamp(store: Store, *, net: NetId, uuid: bytes) -> None:

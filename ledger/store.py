@@ -2,10 +2,24 @@
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from typing import Final, Protocol
+
+from protocol.errors import LocalFault
 
 Batch = Mapping[bytes, bytes | None]
 """What is written together or not at all; None takes the key away."""
+
+
+class DamagedStore(LocalFault):
+    """What is read is not what was written. Nothing is repaired in place."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what, DAMAGE_CURE)
+
+
+DAMAGE_CURE: Final = (
+    "start the node, which moves the damaged ledger aside and has the peers send the entries again"
+)
 
 
 class Store(Protocol):
@@ -23,7 +37,7 @@ class Store(Protocol):
     def write(self, batch: Batch, *, sync: bool) -> None:
         """Sets all keys of the batch, or none; with `sync` it is on the disk on return.
 
-        Raises LocalFault where our user must act, else Unavailable.
+        Raises LocalFault where our user must act, else Unavailable. All raise DamagedStore.
         """
 
     def close(self) -> None:

@@ -186,4 +186,4 @@ def check_early_release(raw: bytes, net: NetId, *, with_tick: bool) -> Offence:
 
 def _of_turn(rule: Rule, family: bytes, turned: _Turned) -> Offence:
     key = family + turned.turn.unit + turned.turn.ctr.to_bytes(8, "big")
-    return Offence(rule=rule, offender=turned.judged.feed, key=key, rules=turned.judged.rules)
+    return Offence(rule=rule, offender=turned.judged.feed, key=key)

@@ -4,7 +4,6 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta, field
 
-from ledger.entry import RulesPrefix
 from ledger.limits import COSIGN_BYTES_MAX, COSIGNS_MAX
 from protocol.codec import Hash, Id16, Instant, Key, UInt, Wire, decode, encode
 from protocol.signing import Signer
@@ -22,8 +21,6 @@ Verdict = Literal["ok", "fail"]
 class Cosign(Wire, frozen=True, array_like=True):
     """This GRANT is the only one that the witness has seen, and will sign, for this turn."""
 
-    rules: RulesPrefix
-    """Of the bundle that the witness judges by."""
     owner: Key
     unit: Id16
     ctr: UInt

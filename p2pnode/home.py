@@ -67,6 +67,11 @@ class Home:
         return self.data_dir / "certificate.cbor"
 
     @property
+    def new_feed(self) -> Path:
+        """There while no entry of our feed has been signed; holds the feed's key in hex."""
+        return self.data_dir / "feed-is-new"
+
+    @property
     def incarnation(self) -> Path:
         """The number of the latest start, in decimal."""
         return self.data_dir / "incarnation"
@@ -245,7 +250,24 @@ def _written_aside(path: Path, data: bytes) -> Iterator[Path]:
         yield aside
     finally:
         aside.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    _sync(path.parent)
+
+
+def remove_durably(path: Path) -> None:
+    """The file is gone, also after a loss of power. Raises LocalFault if the host cannot."""
+    with host_faults(f"remove {path}"):
+        path.unlink(missing_ok=True)
+        _sync(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """The names in the directory are durable. Raises LocalFault if the host cannot."""
+    with host_faults(f"sync {path}"):
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
     finally:

@@ -14,7 +14,14 @@ from typing import Final
 
 from nacl.public import PrivateKey
 
-from p2pnode.home import Home, host_faults, read_if_there, write_durably, write_new
+from p2pnode.home import (
+    Home,
+    host_faults,
+    read_if_there,
+    remove_durably,
+    write_durably,
+    write_new,
+)
 from protocol.certificate import (
     Certificate,
     check_in_force,
@@ -37,7 +44,8 @@ BACKDATING_MS: Final = MillisSpan(3_600_000)
 KEY_BYTES: Final = 32
 
 _ROOT: Final = "root.key"
-_OTHERS: Final = ("feed.key", "peer.key", "x25519.key", "next-feed.key")
+_FEED: Final = "feed.key"
+_OTHERS: Final = (_FEED, "peer.key", "x25519.key", "next-feed.key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +100,7 @@ def create_identity(
     """
     if (home.keys / _ROOT).exists() or not home.certificate.exists():
         for name in (_ROOT, *_OTHERS):
-            _make_key(home.keys / name, random_bytes)
+            _make_key(home, name, random_bytes)
     return load_identity(home, net, now)
 
 
@@ -182,11 +190,30 @@ def _renewed(
     return sign_certificate(certificate, root=root, feed=keys.feed, peer=keys.peer)
 
 
-def _make_key(path: Path, random_bytes: Callable[[int], bytes]) -> None:
-    if not path.exists():
-        seed = random_bytes(KEY_BYTES)
-        assert len(seed) == KEY_BYTES
-        write_new(path, seed)
+def is_feed_new(home: Home, feed: PublicKey) -> bool:
+    """Whether nothing was ever signed with the key of this feed, which was made in this home.
+
+    Not so once `note_feed_begun` was called, nor for keys that were brought from elsewhere.
+    """
+    return read_if_there(home.new_feed, size_max=2 * KEY_BYTES) == feed.hex().encode()
+
+
+def note_feed_begun(home: Home) -> None:
+    """The feed has its first entry, which may leave only after this. Raises LocalFault."""
+    if home.new_feed.exists():
+        remove_durably(home.new_feed)
+
+
+def _make_key(home: Home, name: str, random_bytes: Callable[[int], bytes]) -> None:
+    path = home.keys / name
+    if path.exists():
+        return
+    seed = random_bytes(KEY_BYTES)
+    assert len(seed) == KEY_BYTES
+    if name == _FEED:
+        # Before the key: a key without the mark would have to be asked about among peers.
+        write_durably(home.new_feed, Signer(seed).public.hex().encode())
+    write_new(path, seed)
 
 
 def _read_keys(home: Home) -> _Keys:

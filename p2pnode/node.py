@@ -1,16 +1,17 @@
 """Builds every part of a node, hands each what it needs of the others, and owns their nursery."""
 
 import logging
+from functools import partial
 from typing import Final
 
 import trio
 
-from ledger.entry import Entry
 from p2pnode.accounts import Accounts, Reach
 from p2pnode.config import Config
 from p2pnode.execution.lease_door import PROTOCOL as LEASE_PROTOCOL
 from p2pnode.execution.worker import Shop
 from p2pnode.execution.workplace import Workplace
+from p2pnode.greeting import Greeting
 from p2pnode.identity import Identity
 from p2pnode.jobs.driver import Desk as JobDesk
 from p2pnode.jobs.jobs import Jobs
@@ -23,28 +24,26 @@ from p2pnode.matching.provider import Provider, shelves_of
 from p2pnode.matching.renter import Renter
 from p2pnode.matching.search import Wish
 from p2pnode.memo import certificate_memo
-from p2pnode.network.exchange import Exchange, Handler
+from p2pnode.network.exchange import Exchange, Handler, answer_ping
 from p2pnode.network.gossip import Feed
 from p2pnode.network.peers import Peers
 from p2pnode.own_books import OwnBooks
+from p2pnode.own_feed import begin_own_feed
 from p2pnode.policy import refusal_of
 from p2pnode.ports import Ports, advert_topics, is_light, posting_of, topic_name
+from p2pnode.rejoin import Rejoin
 from p2pnode.replication.replication import Replication
 from p2pnode.replication.spread import Spreader
-from p2pnode.traffic import SAMPLE_S, Traffic
+from p2pnode.standing import Standing
+from p2pnode.traffic import Traffic
 from protocol.advert import Advert
-from protocol.certificate import Certificate
 from protocol.genesis import Genesis, net_of
 from protocol.gpu_class import GpuClass, topic_index
-from protocol.hello import Hello, check_hello
 from protocol.job import Job
 from protocol.lease import LeaseRequest
-from protocol.limits import FRAME_BYTES_MAX
 from protocol.units import PeerId, PublicKey
 
 log = logging.getLogger(__name__)
-
-AGENT: Final = "p2pnode"
 
 
 class Node:
@@ -72,23 +71,23 @@ class Node:
         self._device_of: Final[dict[bytes, str]] = {}
         self._build_network(bootstrap)
         self._build_books(incarnation)
+        self._build_offers(incarnation)
         self._build_owner()
         self._build_renter()
         self._handlers.update(
             {
-                "ping": _pong,
+                "ping": answer_ping,
                 "tick": self.accounts.answer_tick,
                 **self.offer_sync.handlers,
                 **self.lookout.discovery.handlers,
-                **self.desk.handlers,
-                **self.workplace.handlers,
+                **self.rejoin.gated({**self.desk.handlers, **self.workplace.handlers}),
             }
         )
 
     def _build_network(self, bootstrap: dict[PeerId, tuple[str, ...]]) -> None:
         ports = self.ports
         self.book = Book(self.genesis, read=self._read)
-        self.feed = Feed(self._take_gossiped)
+        self.feed = Feed(self._take)
         self.peers = Peers(
             own=self.identity.certificate.peer_id,
             streams=ports.transport,
@@ -96,10 +95,18 @@ class Node:
             local=ports.local,
             rng=ports.rng,
         )
+        self.greeting = Greeting(
+            identity=self.identity,
+            net=self.net,
+            roles=self.config.roles,
+            handlers=self._handlers,
+            read=self._read,
+            clock=ports.clock,
+        )
         self.exchange = Exchange(
             streams=ports.transport,
-            hello=self._hello,
-            check_hello=self._check_hello,
+            hello=self.greeting.hello,
+            check_hello=self.greeting.check,
             handlers=self._handlers,
         )
         self.replication = Replication(
@@ -107,7 +114,7 @@ class Node:
             streams=ports.transport,
             reach=self.peers.reach,
             wants=self._wants_feed if self.is_light else None,
-            on_entry=self._heard,
+            on_entry=lambda _entry: self.spreader.note(),
             rng=ports.rng,
         )
         self.spreader = Spreader(
@@ -122,7 +129,7 @@ class Node:
         )
         self.offer_sync = OfferSync(
             book=self.book,
-            take=self._take_fetched,
+            take=partial(self._take, None),
             ask=self.links.ask,
             neighbours=ports.transport.neighbours,
             rng=ports.rng,
@@ -131,6 +138,22 @@ class Node:
 
     def _build_books(self, incarnation: int) -> None:
         ports = self.ports
+        self.standing = Standing(
+            ledger=ports.ledger,
+            money=self.genesis.money,
+            failures=lambda: self.jobs.failures,
+            clock=ports.clock,
+        )
+        self.rejoin = Rejoin(
+            ledger=ports.ledger,
+            cabinet=ports.cabinet,
+            neighbours=ports.transport.neighbours,
+            compare=self.replication.compare_own,
+            begin_feed=partial(
+                begin_own_feed, ports.ledger, self.identity, incarnation=incarnation
+            ),
+            clock=ports.clock,
+        )
         self.accounts = Accounts(
             ledger=ports.ledger,
             signer=self.identity.feed,
@@ -152,6 +175,9 @@ class Node:
             changed=lambda: self.provider.refresh(),  # noqa: PLW0108 - it is not built yet
             clock=ports.clock,
         )
+
+    def _build_offers(self, incarnation: int) -> None:
+        ports = self.ports
         self.provider = Provider(
             signer=self.identity.feed,
             certificate=self.identity.certificate_raw,
@@ -168,7 +194,7 @@ class Node:
             directory=ports.directory,
             streams=ports.transport,
             ask=self.links.ask,
-            take=self._take_gossiped,
+            take=self._take,
             book=self.book,
             shelves=lambda: self.provider.shelves,
             feed=self.identity.feed.public,
@@ -213,6 +239,7 @@ class Node:
                 height=self.books.height,
             ),
             who_is=self.links.who_is,
+            bars=self.standing.bars,
             admit_job=self.workplace.admit,
             on_grant=lambda entry: self.workplace.begin(self.books.granted(entry)),
             clock=ports.clock,
@@ -225,7 +252,8 @@ class Node:
             genesis=self.genesis,
             offers=self._offers_of_others,
             ask=self.links.ask,
-            reliability_ppm=self._reliability_ppm,
+            reliability_ppm=self.standing.reliability_ppm,
+            bars=self.standing.bars,
             random_bytes=ports.random_bytes,
             clock=ports.clock,
         )
@@ -256,9 +284,11 @@ class Node:
         async with trio.open_nursery() as nursery:
             await nursery.start(self._keep_transport, over)
             try:
+                self.rejoin.begin()
                 await self._serve(task_status=task_status)
             finally:
                 over.set()
+                self.rejoin.end()
 
     async def _keep_transport(
         self, over: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -277,27 +307,28 @@ class Node:
                 await nursery.start(service)
             await nursery.start(self.exchange.run)
             await nursery.start(self.replication.run)
-            self.ports.transport.serve(LEASE_PROTOCOL, self.workplace.answer_stream)
             await nursery.start(self.peers.run, self._meet)
             if not self.is_light:
                 for topic in advert_topics(self.genesis):
                     await self.ports.transport.subscribe(topic, self.feed.judge)
                 await nursery.start(self.offer_sync.run)
                 nursery.start_soon(self.spreader.run)
-            if "owner" in self.config.roles:
+            nursery.start_soon(self.rejoin.run)
+            if self.rejoin.why_held is None:
                 await self._open_shop(nursery)
-            await nursery.start(self.jobs.run)
-            nursery.start_soon(self._gauge)
+            else:
+                nursery.start_soon(self._open_shop, nursery)
+            await nursery.start(self.jobs.run, self.rejoin.wait)
+            nursery.start_soon(self.traffic.run, self.ports.bytes_moved)
             log.info("node up", extra={"peer": self.identity.certificate.peer_id.hex()})
             task_status.started()
 
-    async def _gauge(self) -> None:
-        while True:
-            self.traffic.note(trio.current_time(), self.ports.bytes_moved())
-            await trio.sleep(SAMPLE_S)
-
     async def _open_shop(self, nursery: trio.Nursery) -> None:
-        """Offer what we have, and go on with the leases of before."""
+        """Offer what we have, and go on with the leases of before, once we may sign."""
+        await self.rejoin.wait()
+        if "owner" not in self.config.roles:
+            return
+        self.ports.transport.serve(LEASE_PROTOCOL, self.workplace.answer_stream)
         gpus = await self.ports.probe.read()
         self._device_of.update((gpu.unit, gpu.device) for gpu in gpus)
         shelves = shelves_of(gpus)
@@ -318,13 +349,7 @@ class Node:
             self.offer_sync.meet(peer)
         self.replication.meet(peer)
 
-    def _take_gossiped(self, publisher: PeerId, raw: bytes) -> bool:
-        return self._take(raw, publisher)
-
-    def _take_fetched(self, raw: bytes) -> bool:
-        return self._take(raw, None)
-
-    def _take(self, raw: bytes, publisher: PeerId | None) -> bool:
+    def _take(self, publisher: PeerId | None, raw: bytes) -> bool:
         """A sealed advert for our book, and with it where its owner can be reached."""
         outcome, offer = self.book.take(raw, now=self.ports.clock.now(), publisher=publisher)
         if outcome is not Outcome.NEW:
@@ -334,7 +359,7 @@ class Node:
         return True
 
     async def _announce(self, advert: Advert, sealed: bytes) -> None:
-        self._take(sealed, None)
+        self._take(None, sealed)
         index = topic_index(
             GpuClass(advert.gpu_class),
             advert.region,
@@ -342,16 +367,10 @@ class Node:
         )
         await self.ports.transport.publish(topic_name(self.net, index), sealed)
 
-    def _heard(self, _entry: Entry) -> None:
-        self.spreader.note()
-
     def _tell(self, peer: PeerId) -> None:
         """Our feed has grown: the counterparty gets it at once, everybody else soon."""
         self.replication.tell(peer)
         self.spreader.note()
-
-    def _reliability_ppm(self, owner: PublicKey) -> int:
-        return self.jobs.reliability_ppm(owner)
 
     def _offers_of_others(self) -> list[Offer]:
         own = self.identity.feed.public
@@ -376,23 +395,3 @@ class Node:
 
     def _announced_addresses(self) -> tuple[str, ...]:
         return self.config.network.announce or self.ports.transport.addresses()
-
-    def _hello(self) -> Hello:
-        return Hello(
-            net=self.net,
-            roles=self.config.roles,
-            kinds=tuple(sorted(self._handlers)),
-            certificate=self.identity.certificate_raw,
-            frame_bytes_max=FRAME_BYTES_MAX,
-            agent=AGENT,
-        )
-
-    def _check_hello(self, remote: PeerId, hello: Hello) -> Certificate:
-        return check_hello(
-            hello, remote=remote, net=self.net, now=self.ports.clock.now(), read=self._read
-        )
-
-
-async def _pong(_peer: PeerId, _body: bytes) -> bytes:
-    await trio.lowlevel.checkpoint()
-    return b""

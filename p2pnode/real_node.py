@@ -5,17 +5,16 @@ import random
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
 import trio
 
-from ledger.file_guard import open_file_guard
 from ledger.guard import Guard
 from ledger.ledger import Ledger
-from ledger.leveldb_store import open_leveldb
 from ledger.store import Store
 from p2pnode.cabinet import FileCabinet
 from p2pnode.clock import SystemClock
@@ -29,7 +28,7 @@ from p2pnode.execution.nvml_probe import NvmlProbe
 from p2pnode.execution.process_engine import ProcessEngine
 from p2pnode.gpus import HostFacts, SimulatedGpus
 from p2pnode.home import Home, next_incarnation
-from p2pnode.identity import Identity, load_identity
+from p2pnode.identity import Identity, is_feed_new, load_identity, note_feed_begun
 from p2pnode.jobs.baggage import FileBaggage
 from p2pnode.membership import bootstrap_in, genesis_of
 from p2pnode.network.libp2p_adapter.host import SEEN_S
@@ -38,11 +37,12 @@ from p2pnode.network.mdns import Mdns
 from p2pnode.network.peer_text import bootstrap_of
 from p2pnode.node import Node
 from p2pnode.own_feed import open_own_feed
+from p2pnode.own_store import open_own_guard, opened_store
 from p2pnode.own_time import latest_signed
 from p2pnode.ports import Ports, Service, advert_topics, is_light
 from protocol.errors import LocalFault
 from protocol.genesis import Genesis, net_of
-from protocol.units import PublicKey
+from protocol.units import NetId, PublicKey
 
 T = TypeVar("T")
 
@@ -93,16 +93,11 @@ def opened(
         directory="client" if is_light(config) else "server",
         announced=config.network.announce,
     )
-    with closing(open_leveldb(str(home.ledger))) as store:
-        ledger = open_own_feed(
-            identity,
-            net=net,
-            store=disk.store(store),
-            guard=disk.guard(open_file_guard(home.guard / "feed", net)),
-            incarnation=incarnation,
-            now=clock.now(),
-            random_bytes=secrets.token_bytes,
-        )
+    with opened_store(
+        home.ledger, partial(_open_feed, home, identity, disk, net=net, incarnation=incarnation)
+    ) as ledger:
+        if ledger.head(ledger.feed) is not None:
+            note_feed_begun(home)
         clock.catch_up(latest_signed(ledger, FileCabinet(home.records)))
         node = Node(
             config=config,
@@ -123,6 +118,22 @@ def opened(
             ),
         )
         yield node
+
+
+def _open_feed(
+    home: Home, identity: Identity, disk: Disk, store: Store, *, net: NetId, incarnation: int
+) -> Ledger:
+    return open_own_feed(
+        identity,
+        net=net,
+        store=disk.store(store),
+        guard=disk.guard(open_own_guard(home.guard / "feed", net)),
+        cabinet=FileCabinet(home.records),
+        incarnation=incarnation,
+        is_new=is_feed_new(home, identity.feed.public),
+        now=SystemClock().now(),
+        random_bytes=secrets.token_bytes,
+    )
 
 
 def _ports(

@@ -22,6 +22,7 @@ from p2pnode.network.peer_text import address_text, peer_text
 from p2pnode.node import Node
 from p2pnode.ports import advert_topics
 from p2pnode.quantities import format_money
+from p2pnode.reputation_views import reputation_of
 from protocol.advert import TIERS, ask_for
 from protocol.errors import LocalFault
 from protocol.gpu_class import GpuClass
@@ -56,6 +57,7 @@ def services_of(node: Node, *, up_since: Millis) -> Services:
         search=search_offers,
         arrivals=lambda: arrivals_of(node),
         set_ask=set_ask,
+        reputation=lambda peer, why: reputation_of(node, peer, why=why),
     )
 
 
@@ -92,6 +94,7 @@ def status_of(node: Node, *, up_since: Millis) -> StatusDocument:
             over_budget=feed.over_budget,
             refused=feed.refused,
         ),
+        signing_held=node.rejoin.why_held,
         questions_refused=node.exchange.refused,
         offers_found_by_sync=node.offer_sync.found,
         listed=node.lookout.listing.announced,

@@ -1,7 +1,10 @@
-"""How many bytes a node moves in an hour, over the last hour or as far as it goes back. Pure."""
+"""How many bytes a node moves in an hour, over the last hour or as far as it goes back."""
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final
+
+import trio
 
 SAMPLE_S: Final = 60
 SAMPLES_MAX: Final = 61
@@ -17,6 +20,12 @@ class Traffic:
     def note(self, now_s: float, total: int) -> None:
         """The bytes moved since the start, as of now."""
         self._samples.append((now_s, total))
+
+    async def run(self, bytes_moved: Callable[[], int]) -> None:
+        """Note what has been moved, now and then, until cancelled."""
+        while True:
+            self.note(trio.current_time(), bytes_moved())
+            await trio.sleep(SAMPLE_S)
 
     def per_hour(self, now_s: float, total: int) -> int:
         """Bytes for each hour, by what was moved since the oldest sample; 0 without one."""

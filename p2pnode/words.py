@@ -24,8 +24,9 @@ OFFENCES: Final = {
     "A14": "attested both success and failure of one period, as a witness",
     "A15": "wrote a checkpoint that its own entries contradict",
     "A16": "dated an entry falsely: its own messages contradict the time",
+    "apart": "broke a GPU's chain by a fork in which no leases meet",
 }
-"""Rule of `ledger/SPEC.md` section 8 -> what its offender did. All that are planned are here."""
+"""Rule of `ledger/SPEC.md` section 8, or row of section 14.2 -> what its offender did."""
 
 KINDS: Final = {
     0: ("GENESIS", "opens the feed"),

@@ -127,8 +127,6 @@ class BidCommit(Wire, frozen=True, kw_only=True):
     """Digest of the sealed request for quote, domain "rfq"."""
     hidden: Hash
     """`hidden_bid` of the salt and the sealed bid."""
-    rules: Annotated[bytes, Meta(min_length=8, max_length=8)]
-    """First bytes of the digest of the rules bundle that the owner is judged by."""
     issued_ms: Instant
     x: Extensions = UNSET
 

@@ -14,6 +14,7 @@ from p2pnode.quantities import format_money
 from protocol.errors import LocalFault, Unavailable
 from protocol.units import Micros
 from testnet.bench.cli import bench
+from testnet.ledger_crash_cli import ledger_crash
 from testnet.offers import wait_for_offers
 from testnet.plan import plan_network
 from testnet.state import Running, load, must_load, remove, save, state_folder, stop
@@ -139,6 +140,7 @@ def down(name: str, state: Path | None, as_json: bool) -> None:
 testnet.add_command(bench)
 testnet.add_command(world)
 testnet.add_command(crash)
+testnet.add_command(ledger_crash)
 
 
 def _document(running: Running) -> dict[str, Any]:

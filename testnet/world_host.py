@@ -107,6 +107,7 @@ class Host:
         self._engine = FakeEngine(around.script, clock=VirtualClock())
         self._materials = MemoryMaterials(_Outputs(around.output))
         self._life: Life | None = None
+        self._is_begun = False
         self._scope = trio.CancelScope()
 
     @property
@@ -147,6 +148,7 @@ class Host:
             self.node = None
 
     async def _serve(self, node: Node) -> None:
+        self._is_begun = True
         async with trio.open_nursery() as nursery:
             await nursery.start(node.run)
             self.node = node
@@ -158,6 +160,7 @@ class Host:
         clock = VirtualClock()
         road = Road(travel=around.weather.travel, witness=self.witness.see)
         transport = FusedTransport(MemoryTransport(around.hub, self.peer, plan.address), life, road)
+        cabinet = FusedCabinet(self.cabinet, life)
         cards = SimulatedGpus(model="RTX 4090", vram=Mebibytes(24_564), count=plan.gpus)
         return Node(
             config=_config(plan),
@@ -173,13 +176,15 @@ class Host:
                 engine=self._engine,
                 materials=self._materials,
                 baggage=self.baggage,
-                cabinet=FusedCabinet(self.cabinet, life),
+                cabinet=cabinet,
                 ledger=open_own_feed(
                     self.identity,
                     net=self._net,
                     store=FusedStore(self.store, life),
                     guard=FusedGuard(self._guard, life),
+                    cabinet=cabinet,
                     incarnation=self.lives,
+                    is_new=not self._is_begun,
                     now=clock.now(),
                     random_bytes=dice.randbytes,
                 ),

@@ -24,7 +24,6 @@ def evidence_case(name: str, raw: bytes) -> Case:
         "offence": offence.rule,
         "offender": offence.offender.hex(),
         "key": offence.key.hex(),
-        "rules": None if offence.rules is None else offence.rules.hex(),
         "fork": offence.seq,
     }
 

@@ -54,6 +54,7 @@ from tests.make_ledger import (
     turn_of,
 )
 from tests.receipt_vectors import receipt_vectors
+from tests.standing_vectors import standing_vectors
 
 FOLDER: Final = Path(__file__).parent.parent / "ledger" / "vectors"
 
@@ -320,6 +321,7 @@ def vectors() -> dict[str, Case]:
         "fold.json": fold_vectors(),
         "receipts.json": receipt_vectors(),
         "exports.json": export_vectors(),
+        "standing.json": standing_vectors(),
     }
 
 

@@ -1,6 +1,7 @@
 """Owners' desks and a renter that asks them, all on one clock in memory."""
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,7 @@ from tests.make_ledger import Feed, grant
 from tests.make_market import certificate_of
 
 HOUR = 3_600_000
+NOBODY: Mapping[PublicKey, str] = {}
 
 
 def shelf(**changes: Any) -> Shelf:
@@ -117,6 +119,7 @@ class Owner:
     grants: dict[tuple[PublicKey, bytes], Entry] = field(default_factory=dict)
     granted: list[Entry] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    barred: dict[PublicKey, str] = field(default_factory=dict)
     lie: Reply | None = None
     """Said to every question, if it is there."""
 
@@ -145,6 +148,7 @@ class Owner:
                 height=lambda: 12,
             ),
             who_is=who_is,
+            bars=self.barred.get,
             admit_job=self._admit,
             on_grant=self.granted.append,
             clock=self.clock,
@@ -227,7 +231,13 @@ def order(**changes: Any) -> Order:
     return Order(**fields)
 
 
-def renter(owners: list[Owner], clock: Clock, *, genesis: Genesis = make.GENESIS) -> Renter:
+def renter(
+    owners: list[Owner],
+    clock: Clock,
+    *,
+    genesis: Genesis = make.GENESIS,
+    barred: Mapping[PublicKey, str] = NOBODY,
+) -> Renter:
     """A renter that reaches these owners; its dice give a different number each time."""
     by_peer = {owner.peer: owner for owner in owners}
     thrown = iter(range(1, 10_000))
@@ -241,6 +251,7 @@ def renter(owners: list[Owner], clock: Clock, *, genesis: Genesis = make.GENESIS
         offers=lambda: [owner.offer() for owner in owners],
         ask=ask,
         reliability_ppm=lambda _owner: 950_000,
+        bars=barred.get,
         random_bytes=lambda count: next(thrown).to_bytes(count, "big"),
         clock=clock,
     )

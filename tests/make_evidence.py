@@ -60,7 +60,6 @@ from tests.make_ledger import (
     NET,
     OWNER,
     RENTER,
-    RULES,
     STRANGER,
     UNIT,
     UNIT2,
@@ -156,7 +155,6 @@ def commit(salt: bytes, hidden: bytes) -> bytes:
         BidCommit(
             rfq=Digest(b"r" * 32),
             hidden=hidden_bid(salt, hidden),
-            rules=RULES,
             issued_ms=at(0),
         ),
         signer=OWNER,
@@ -189,7 +187,7 @@ def probe(verdict: Verdict = "ok", period: int = 3) -> Probe:
 
 
 def cosign(grant_id: bytes, *, ctr: int = 0) -> Cosign:
-    return Cosign(RULES, OWNER.public, UNIT, ctr, Digest(grant_id), at(5))
+    return Cosign(OWNER.public, UNIT, ctr, Digest(grant_id), at(5))
 
 
 def signed_cosign(said: Cosign, *, by: Signer = STRANGER) -> tuple[bytes, Signature]:

@@ -140,6 +140,7 @@ class Feed:
     net: NetId = NET
     last: Link | None = None
     ts: int = 0
+    rules: bytes = RULES
 
     def open(self) -> Entry:
         return self.add(genesis(self.by))
@@ -156,7 +157,7 @@ class Feed:
             after=self.last,
             ts_ms=at(self.ts if ts is None else ts),
             kind=kind,
-            rules=RULES,
+            rules=self.rules,
             body=body,
             net=self.net,
         )

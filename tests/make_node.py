@@ -7,9 +7,9 @@ from pathlib import Path
 
 import trio
 
-from ledger.guard import MemoryGuard
-from ledger.store import MemoryStore
-from p2pnode.cabinet import MemoryCabinet
+from ledger.guard import Guard, MemoryGuard
+from ledger.store import MemoryStore, Store
+from p2pnode.cabinet import Cabinet, MemoryCabinet
 from p2pnode.config import Config, Network, Pricing
 from p2pnode.execution.engine import Run, RunId
 from p2pnode.execution.fake_engine import FakeEngine, Script
@@ -19,6 +19,7 @@ from p2pnode.gpus import HostFacts, SimulatedGpus
 from p2pnode.home import find_home, make_folders
 from p2pnode.identity import create_identity, load_identity
 from p2pnode.jobs.baggage import MemoryBaggage
+from p2pnode.jobs.jobfile import ENDED, JobFile
 from p2pnode.network.memory_directory import MemoryDirectory, MemoryRegistry
 from p2pnode.network.memory_transport import MemoryHub, MemoryTransport
 from p2pnode.node import Node
@@ -30,6 +31,8 @@ from protocol.units import Mebibytes, Micros, Millis, MillisSpan, PeerId
 
 GENESIS = Genesis(name="memory", kind="test", nonce=bytes(16), bounds=Bounds(), money="TEST")
 EPOCH = Millis(1_800_000_000_000)
+LISTED_S = 5
+"""By then every owner is in the directory, where light renters look."""
 
 
 class VirtualClock:
@@ -59,6 +62,30 @@ class Started:
         return sorted(ask_for(offer.advert, "silver") or 0 for offer in offers)
 
 
+async def ended(started: Started, job: str) -> JobFile:
+    """The job's file when the job is over."""
+    with trio.fail_after(600):
+        while True:
+            driver = started.node.jobs.driver(job)
+            if driver.file.state in ENDED:
+                return driver.file
+            await driver.changed.wait()
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is on a node's disk."""
+
+    store: Store
+    guard: Guard
+    cabinet: Cabinet
+    is_new: bool
+
+
+def _five(_run: Run) -> Script:
+    return Script(lasts_ms=MillisSpan(5_000))
+
+
 class Party:
     """A network in memory that grows node by node; the first is everybody's bootstrap."""
 
@@ -76,17 +103,13 @@ class Party:
         ask: int | None,
         gossip: str = "on",
         incarnation: int | None = None,
-        script: Callable[[Run], Script] = lambda _run: Script(lasts_ms=MillisSpan(5_000)),
+        script: Callable[[Run], Script] = _five,
         outputs: dict[RunId, bytes] | None = None,
+        store: Store | None = None,
+        guard: Guard | None = None,
     ) -> Node:
-        clock = VirtualClock()
         index = self._count
         self._count += 1
-        home = find_home(self._tmp_path / f"n{index}")
-        make_folders(home)
-        dice = random.Random(index)
-        create_identity(home, net_of(GENESIS), EPOCH, dice.randbytes)
-        identity = load_identity(home, net_of(GENESIS), EPOCH)
         config = Config(
             name=f"n{index}",
             roles=("renter",) if ask is None else ("owner", "renter"),
@@ -95,7 +118,50 @@ class Party:
                 ask=None if ask is None else Money(Micros(ask), "TEST"), period=MillisSpan(2_000)
             ),
         )
-        gpus = () if ask is None else (_gpu(),)
+        kept = Kept(
+            store=MemoryStore() if store is None else store,
+            guard=MemoryGuard() if guard is None else guard,
+            cabinet=MemoryCabinet(),
+            is_new=True,
+        )
+        return self._node(
+            index,
+            config,
+            kept,
+            incarnation=index if incarnation is None else incarnation,
+            script=script,
+            outputs={} if outputs is None else outputs,
+        )
+
+    def revive(self, old: Node, *, store: Store | None = None, guard: Guard | None = None) -> Node:
+        """The next life of a node that has ended, from what is left of its disk."""
+        assert isinstance(old.ports.engine, FakeEngine)
+        kept = Kept(
+            store=old.ports.ledger._store if store is None else store,
+            guard=old.ports.ledger._author._guard if guard is None else guard,
+            cabinet=old.ports.cabinet,
+            is_new=False,
+        )
+        index = int(old.config.name[1:])
+        return self._node(index, old.config, kept, incarnation=1_000, script=_five, outputs={})
+
+    def _node(
+        self,
+        index: int,
+        config: Config,
+        kept: "Kept",
+        *,
+        incarnation: int,
+        script: Callable[[Run], Script],
+        outputs: dict[RunId, bytes],
+    ) -> Node:
+        clock = VirtualClock()
+        home = find_home(self._tmp_path / f"n{index}")
+        make_folders(home)
+        dice = random.Random(index if kept.is_new else f"{index} again")
+        create_identity(home, net_of(GENESIS), EPOCH, dice.randbytes)
+        identity = load_identity(home, net_of(GENESIS), EPOCH)
+        gpus = (_gpu(),) if "owner" in config.roles else ()
         address = f"/memory/{index}"
         transport = MemoryTransport(self._hub, identity.certificate.peer_id, address)
         node = Node(
@@ -103,22 +169,24 @@ class Party:
             genesis=GENESIS,
             identity=identity,
             bootstrap=self._bootstrap,
-            incarnation=index if incarnation is None else incarnation,
+            incarnation=incarnation,
             ports=Ports(
                 transport=transport,
                 directory=MemoryDirectory(self._registry, transport, identity.certificate.peer_id),
                 probe=SimulatedProbe(identity.feed.public, gpus),
                 host=HostFacts(cpus=8, memory_mib=32_768, disk_mib=100_000),
                 engine=FakeEngine(script, clock=clock),
-                materials=MemoryMaterials({} if outputs is None else outputs),
+                materials=MemoryMaterials(outputs),
                 baggage=MemoryBaggage(),
-                cabinet=MemoryCabinet(),
+                cabinet=kept.cabinet,
                 ledger=open_own_feed(
                     identity,
                     net=net_of(GENESIS),
-                    store=MemoryStore(),
-                    guard=MemoryGuard(),
-                    incarnation=index,
+                    store=kept.store,
+                    guard=kept.guard,
+                    cabinet=kept.cabinet,
+                    incarnation=incarnation,
+                    is_new=kept.is_new,
                     now=clock.now(),
                     random_bytes=dice.randbytes,
                 ),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from litestar import Litestar, Request, Response, get, post
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException
+from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.config import OpenAPIConfig
 from litestar.params import FromQuery, JSONBody
 from litestar.types import ExceptionHandlersMap
@@ -20,6 +21,8 @@ from p2pnode.api.documents import (
 )
 from p2pnode.api.job_routes import JobServices, job_routes
 from p2pnode.api.ledger_routes import LedgerServices, ledger_routes
+from p2pnode.api.reputation_documents import ReputationDocument
+from p2pnode.api.reputation_routes import reputation_routes
 from p2pnode.matching.search import Wish
 from protocol.advert import TIERS, Tier
 from protocol.errors import LocalFault, Unavailable
@@ -42,6 +45,8 @@ class Services:
     """listed(class, regions). Raises Unavailable."""
     set_ask: Callable[[AskChange], None]
     """Raises LocalFault."""
+    reputation: Callable[[str, bool], ReputationDocument]
+    """reputation(peer, why). Raises LocalFault."""
 
 
 def build_app(services: Services, jobs: JobServices, ledger: LedgerServices) -> Litestar:
@@ -92,12 +97,19 @@ def build_app(services: Services, jobs: JobServices, ledger: LedgerServices) -> 
         services.set_ask(data)
         return {"applies": "now, to new leases"}
 
-    return Litestar(
-        route_handlers=[
+    return _app(
+        [
             *(healthz, status, offers, directory, arrivals, ask),
             *job_routes(jobs),
             *ledger_routes(ledger),
-        ],
+            *reputation_routes(services.reputation),
+        ]
+    )
+
+
+def _app(handlers: list[HTTPRouteHandler]) -> Litestar:
+    return Litestar(
+        route_handlers=handlers,
         exception_handlers=exception_handlers(),
         openapi_config=OpenAPIConfig(title="p2pnode", version="1", path="/schema"),
         # Litestar would take over the root logger.

@@ -49,6 +49,8 @@ class StatusDocument(Struct, frozen=True, kw_only=True):
     offers: int
     """Open offers in the book, our own among them."""
     gossip: GossipDocument
+    signing_held: str | None
+    """Why nothing is signed now, and so nothing leased or rented; null when all is well."""
     questions_refused: dict[str, int]
     offers_found_by_sync: int
     listed: int

@@ -4,7 +4,13 @@ from typing import Any, Final
 
 import msgspec
 
-from p2pnode.api import documents, job_documents, ledger_documents, own_documents
+from p2pnode.api import (
+    documents,
+    job_documents,
+    ledger_documents,
+    own_documents,
+    reputation_documents,
+)
 from protocol.errors import LocalFault
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -12,7 +18,13 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 def _named() -> dict[str, type[msgspec.Struct]]:
     found = {}
-    for module in (documents, job_documents, ledger_documents, own_documents):
+    for module in (
+        documents,
+        job_documents,
+        ledger_documents,
+        own_documents,
+        reputation_documents,
+    ):
         for value in vars(module).values():
             if isinstance(value, type) and issubclass(value, msgspec.Struct):
                 fields = {each.name: each.default for each in msgspec.structs.fields(value)}

@@ -1,6 +1,6 @@
 """All jobs of this renter: takes orders, runs a driver for each, remembers who failed."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,6 @@ from protocol.codec import encode
 from protocol.errors import LocalFault
 from protocol.job import Input, Job, JobLimits
 from protocol.limits import JOB_BYTES_MAX
-from protocol.scoring import PPM
 from protocol.units import Micros, Millis, MillisSpan, PublicKey
 
 STAGE_MS: Final = MillisSpan(120_000)
@@ -54,29 +53,30 @@ class Jobs:
         self._desk = desk(self)
         self._drivers: dict[str, Driver] = {}
         self._to_drive, self._driven = trio.open_memory_channel[Driver](JOBS_MAX)
-        self._finished: dict[PublicKey, int] = {}
         self._failed: dict[PublicKey, int] = {}
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(
+        self,
+        may_begin: Callable[[], Awaitable[None]],
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
         """Go on with the jobs of before, then drive each new one, until cancelled.
 
-        Raises LocalFault if our own disk fails.
+        Started when they can be seen; driven once `may_begin` returns. Raises LocalFault if our
+        own disk fails.
         """
         for file in load_all(self._cabinet):
             self._drivers[file.id] = Driver(self._desk, file)
+        of_before = list(self._drivers.values())
+        task_status.started()
+        await may_begin()
         async with trio.open_nursery() as nursery:
-            for driver in self._drivers.values():
+            for driver in of_before:
                 if driver.file.state not in ENDED:
-                    nursery.start_soon(self._drive, driver)
-            task_status.started()
+                    nursery.start_soon(driver.run)
             async for driver in self._driven:
-                nursery.start_soon(self._drive, driver)
-
-    async def _drive(self, driver: Driver) -> None:
-        await driver.run()
-        if driver.file.state == "done" and driver.file.taking is not UNSET:
-            owner = PublicKey(driver.file.taking.owner)
-            self._finished[owner] = self._finished.get(owner, 0) + 1
+                nursery.start_soon(driver.run)
 
     def new_id(self) -> str:
         """A fresh name for a job."""
@@ -146,7 +146,7 @@ class Jobs:
         """An owner did not finish a job."""
         self._failed[owner] = self._failed.get(owner, 0) + 1
 
-    def reliability_ppm(self, owner: PublicKey) -> int:
-        """How likely the owner finishes, by what we have seen ourselves: (good + 1) / (all + 2)."""
-        good, bad = self._finished.get(owner, 0), self._failed.get(owner, 0)
-        return PPM * (good + 1) // (good + bad + 2)
+    @property
+    def failures(self) -> Mapping[PublicKey, int]:
+        """Owner -> jobs that it did not finish, since this node came up."""
+        return self._failed

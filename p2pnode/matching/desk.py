@@ -68,16 +68,19 @@ class Desk:
         provider: Provider,
         books: Books,
         who_is: WhoIs,
+        bars: Callable[[PublicKey], str | None],
         admit_job: AdmitJob,
         on_grant: Callable[[Entry], None],
         clock: WallClock,
     ) -> None:
+        """`bars` says why we do not deal with a renter at all."""
         self._signer = signer
         self._genesis = genesis
         self._net = net_of(genesis)
         self._provider = provider
         self._books = books
         self._who_is = who_is
+        self._bars = bars
         self._admit_job = admit_job
         self._on_grant = on_grant
         self._clock = clock
@@ -108,6 +111,8 @@ class Desk:
 
     def _quote(self, sealed: Sealed[Rfq], now: Millis) -> Reply:
         rfq = sealed.body
+        if why := self._bars(sealed.signer):
+            return self._no(sealed, No("POLICY", why))
         shelf = next((s for s in self._provider.shelves if s.group == rfq.group), None)
         answer = quote(
             Question(rfq=rfq, digest=sealed.digest, renter=sealed.signer),
@@ -156,6 +161,8 @@ class Desk:
         if bid is None or bid.body.valid_until_ms < now or sealed.body.start_ms < now:
             return encode(self._no(sealed, No("STALE", "the bid is over")))
         check_takes(sealed, bid)
+        if why := self._bars(sealed.signer):
+            return encode(self._no(sealed, No("POLICY", why)))
         job = None if take.job is msgspec.UNSET else take.job
         try:
             self._admit_job(sealed.body, job, sealed.signer)

@@ -145,6 +145,7 @@ class Renter:
         offers: Callable[[], Iterable[Offer]],
         ask: Ask,
         reliability_ppm: Callable[[PublicKey], int],
+        bars: Callable[[PublicKey], str | None],
         random_bytes: Callable[[int], bytes],
         clock: WallClock,
     ) -> None:
@@ -154,6 +155,7 @@ class Renter:
         self._offers = offers
         self._ask = ask
         self._reliability_ppm = reliability_ppm
+        self._bars = bars
         self._random_bytes = random_bytes
         self._clock = clock
 
@@ -164,7 +166,7 @@ class Renter:
         offers = list(self._offers())
         found = search(offers, order.wish())
         answers.why.update(found.misfits)
-        left = [offer for offer in found.fits if offer.signer not in order.avoid]
+        left = self._open_to(order, list(found.fits), answers)
         for _ in range(ROUNDS_MAX):
             shortlist, left = _shortlist(left, order.tier)
             if not shortlist:
@@ -177,6 +179,16 @@ class Renter:
                 record = _record(answers, seed, len(offers))
                 return Won(taking=taking, grant=grant, bid=bid, record=record)
         raise NoMatch(len(offers), answers.why, _record(answers, seed, len(offers)))
+
+    def _open_to(self, order: Order, offers: list[Offer], answers: _Answers) -> list[Offer]:
+        """The offers of those that have not failed this order, nor proved to be cheats."""
+        left: list[Offer] = []
+        for offer in offers:
+            if self._bars(offer.signer) is not None:
+                answers.count("offender")
+            elif offer.signer not in order.avoid:
+                left.append(offer)
+        return left
 
     async def _gather(self, order: Order, shortlist: list[Offer], answers: _Answers) -> None:
         """Ask all of the shortlist at once; who is silent by QUOTE_S is left out."""

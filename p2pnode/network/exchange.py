@@ -43,6 +43,10 @@ Handler = Callable[[PeerId, bytes], Awaitable[bytes]]
 """handler(remote, body) -> body of the answer; raises PeerFault to refuse."""
 
 
+UNAVAILABLE: Final = "unavailable"
+"""The rule in an answer of a peer that may answer later, so that nothing is concluded from it."""
+
+
 class Refused(Unavailable):
     """The peer was reached, and will not answer."""
 
@@ -88,6 +92,12 @@ class _Line:
         for waiting in self.waiting.values():
             waiting.answered.set()
         self.waiting.clear()
+
+
+async def answer_ping(_peer: PeerId, _body: bytes) -> bytes:
+    """The question `ping`: that we are here is all there is to say."""
+    await trio.lowlevel.checkpoint()
+    return b""
 
 
 class Exchange:
@@ -152,6 +162,8 @@ class Exchange:
             line.waiting.pop(waiting.question.id, None)
         if waiting.answer is None:
             raise Unavailable(line.why_closed)
+        if waiting.answer.rule == UNAVAILABLE:
+            raise Unavailable(f"the peer cannot answer now: {waiting.answer.why}")
         if waiting.answer.b is UNSET:
             raise Refused(str(waiting.answer.rule))
         return waiting.answer.b
@@ -243,7 +255,7 @@ class Exchange:
             self._count(peer, fault)
             return Answer(id=question.id, rule=fault.rule, why=fault.detail[:200])
         except Unavailable as error:
-            return Answer(id=question.id, rule="unavailable", why=str(error)[:200])
+            return Answer(id=question.id, rule=UNAVAILABLE, why=str(error)[:200])
 
     async def _meet(self, peer: PeerId, reader: FrameReader) -> None:
         if self._is_shunned(peer):

@@ -136,6 +136,14 @@ class Replication:
         if not is_here():
             raise Unavailable("the peer does not have the entry")
 
+    async def compare_own(self, peer: PeerId) -> None:
+        """We have all that the peer has of our own feed, and it has all that we have.
+
+        The deadline is the caller's; what came before it stays. Raises Unavailable or PeerFault.
+        """
+        while await self._sync_with(peer, (self.ledger.feed,), is_enough=lambda: False):
+            pass
+
     def _begin_round(self) -> None:
         for peer in list(self._untold):
             self._untold[peer] -= 1

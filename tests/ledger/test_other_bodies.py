@@ -28,7 +28,7 @@ from tests.make_evidence import (
     sealed_receipt,
     successor,
 )
-from tests.make_ledger import NET, OWNER, RENTER, RULES, STRANGER, UNIT, UNIT2, at, certificate
+from tests.make_ledger import NET, OWNER, RENTER, STRANGER, UNIT, UNIT2, at, certificate
 
 
 def refusal(body: Body) -> str | None:
@@ -131,7 +131,7 @@ def test_the_largest_bodies_fit() -> None:
     unit = CapacityUnit(UNIT, DEVICE, "m" * 64, 2**62)
     many = changed(capacity(), units=(unit,) * CAPACITY_UNITS_MAX)
     assert len(encode_body(many)) <= BODY_BYTES_MAX
-    one = Cosign(RULES, PublicKey(bytes(32)), UNIT, 2**62, Digest(bytes(32)), at(2**61))
+    one = Cosign(PublicKey(bytes(32)), UNIT, 2**62, Digest(bytes(32)), at(2**61))
     assert len(encode(one)) <= COSIGN_BYTES_MAX
     assert len(encode_body(CosignLog(items=(one,) * COSIGNS_MAX))) <= BODY_BYTES_MAX
     assert CHECKPOINT.stop is UNSET

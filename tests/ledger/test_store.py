@@ -115,7 +115,7 @@ def test_a_damaged_log_is_told_to_our_user(tmp_path: Path) -> None:
     raw = bytearray(log.read_bytes())
     raw[len(raw) // 2] ^= 1
     log.write_bytes(raw)
-    assert "do not repair it" in fault_of(lambda: open_leveldb(str(path)))
+    assert "moves the damaged ledger aside" in fault_of(lambda: open_leveldb(str(path)))
 
 
 def test_a_damaged_table_is_told_to_our_user(tmp_path: Path) -> None:

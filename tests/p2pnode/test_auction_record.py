@@ -154,3 +154,15 @@ async def test_an_owner_to_whom_no_job_can_be_sealed_is_passed_over(
     assert won.taking.owner == owners[1].key.public
     assert len(won.record.chosen) == 2
     assert check_auction(won.record, NET) == unpack_bid_of(won)
+
+
+async def test_an_offender_is_not_asked_and_the_reason_is_counted(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    owners = owners_of([300_000, 400_000])
+    cheapest = {owners[0].key.public: "proved: A4"}
+    won = await rented(renter(owners, Clock(), barred=cheapest))
+    assert won.taking.owner == owners[1].key.public
+    assert owners[0].asked == []
+    nobody = await failed(renter(owners[:1], Clock(), barred=cheapest))
+    assert nobody.why == {"offender": 1}

@@ -216,3 +216,15 @@ async def test_bids_that_are_over_are_forgotten(owner: Owner) -> None:
 
 async def test_a_take_that_is_no_take_is_refused(owner: Owner) -> None:
     assert await refused(owner, "lease.take", encode(make.rfq())) == "codec.shape"
+
+
+async def test_a_renter_that_is_barred_gets_neither_a_bid_nor_a_lease(owner: Owner) -> None:
+    bid = await bid_of(owner)
+    taking = owner.take(request_for(bid, owner.clock))
+    owner.barred[RENTER.public] = "proved: A4"
+    for kind, body in (("rfq", owner.rfq()), ("lease.take", taking)):
+        reply = await owner.ask(kind, body)
+        assert isinstance(reply.no, bytes)
+        refusal = unpack(reply.no, NET, Refusal).body
+        assert (refusal.reason, refusal.detail) == ("POLICY", "proved: A4")
+    assert owner.granted == []

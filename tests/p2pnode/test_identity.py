@@ -15,7 +15,9 @@ from p2pnode.identity import (
     RENEWAL_MS,
     Identity,
     create_identity,
+    is_feed_new,
     load_identity,
+    note_feed_begun,
 )
 from protocol.certificate import check_in_force, read_certificate
 from protocol.errors import LocalFault
@@ -253,3 +255,25 @@ def test_a_key_that_cannot_be_read_is_refused(home: Home) -> None:
     (home.keys / "feed.key").mkdir()
     with pytest.raises(LocalFault, match=r"cannot read .*feed\.key"):
         load(home)
+
+
+def test_a_feed_is_new_until_it_is_begun(home: Home) -> None:
+    feed = create(home).feed.public
+    assert is_feed_new(home, feed)
+    assert is_feed_new(home, create(home).feed.public)
+    note_feed_begun(home)
+    assert not is_feed_new(home, feed)
+    assert not is_feed_new(home, create(home).feed.public)
+    note_feed_begun(home)
+
+
+def test_a_feed_whose_key_was_brought_from_elsewhere_is_not_new(home: Home) -> None:
+    (home.keys / "feed.key").write_bytes(b"f" * 32)
+    (home.keys / "feed.key").chmod(0o600)
+    assert not is_feed_new(home, create(home).feed.public)
+
+
+def test_a_key_that_was_written_over_is_not_new(home: Home) -> None:
+    create(home)
+    (home.keys / "feed.key").write_bytes(b"f" * 32)
+    assert not is_feed_new(home, create(home).feed.public)

@@ -9,7 +9,6 @@ from ledger.receipt import check_receipt
 from p2pnode.execution.engine import Ending, Run, RunId
 from p2pnode.execution.fake_engine import FakeEngine, Script
 from p2pnode.execution.worker import Metered
-from p2pnode.jobs.jobfile import ENDED, JobFile
 from p2pnode.network.memory_transport import MemoryHub
 from protocol.codec import decode
 from protocol.errors import LocalFault, Unavailable
@@ -19,24 +18,12 @@ from protocol.tick import Tick
 from protocol.units import Micros, MillisSpan
 from protocol.wire import unpack
 from tests.make_job import make_submission
-from tests.make_node import Party, Started
-
-LISTED_S = 5
-"""By then every owner is in the directory, where light renters look."""
+from tests.make_node import LISTED_S, Party, Started, ended
 
 
 @pytest.fixture
 def party(tmp_path: Path, nursery: trio.Nursery) -> Party:
     return Party(tmp_path, nursery, MemoryHub())
-
-
-async def ended(started: Started, job: str) -> JobFile:
-    with trio.fail_after(600):
-        while True:
-            driver = started.node.jobs.driver(job)
-            if driver.file.state in ENDED:
-                return driver.file
-            await driver.changed.wait()
 
 
 async def stop(started: Started) -> None:

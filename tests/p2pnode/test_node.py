@@ -160,7 +160,7 @@ async def test_peers_of_another_network_are_refused(
     from protocol.units import NetId
 
     owner = await party.add(ask=300_000)
-    hello = owner.node._hello()
+    hello = owner.node.greeting.hello()
     assert isinstance(hello, Hello)
     assert encode(hello)
     with pytest.raises(PeerFault, match=r"hello\.net"):

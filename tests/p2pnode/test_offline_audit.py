@@ -9,6 +9,7 @@ from ledger import keys
 from ledger.file_guard import open_file_guard
 from ledger.leveldb_store import open_leveldb
 from p2pnode.api.schemas import schema_of
+from p2pnode.cabinet import MemoryCabinet
 from p2pnode.clock import SystemClock
 from p2pnode.home import Home, find_home, locked
 from p2pnode.identity import load_identity
@@ -33,7 +34,9 @@ def founded(folder: Path) -> Home:
             net=net,
             store=store,
             guard=open_file_guard(home.guard / "feed", net),
+            cabinet=MemoryCabinet(),
             incarnation=1,
+            is_new=True,
             now=now,
             random_bytes=secrets.token_bytes,
         )

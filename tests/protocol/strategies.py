@@ -72,7 +72,9 @@ def _maps(arms: tuple[Any, ...], meta: Meta) -> st.SearchStrategy[Any]:
     keys, texts = (_of_type(arm, Meta()) for arm in arms)
     return st.dictionaries(
         keys.filter(lambda key: len(key.encode()) <= KEY_BYTES_MAX),
-        texts.filter(lambda text: len(text.encode()) <= EXTENSION_BYTES_MAX),
+        texts.filter(
+            lambda text: not isinstance(text, str) or len(text.encode()) <= EXTENSION_BYTES_MAX
+        ),
         min_size=meta.min_length or 0,
         max_size=3,
     )

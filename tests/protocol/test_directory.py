@@ -40,7 +40,7 @@ def test_pairs_that_share_a_gossip_topic_share_a_key() -> None:
 
 def test_the_key_is_pinned() -> None:
     assert key(24, "EU", 3).hex() == (
-        "0fb74cbaacf96b1fe5023bdda2e6300d9111efad15a76630db650ee52535432f"
+        "b3be9d32304536897dd00e26616fb7bddeb3ccdc8620ac9a83819d50fd5e19d7"
     )
 
 

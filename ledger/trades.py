@@ -1,0 +1,210 @@
+"""What two peers agree on, what one claims alone, and what an owner has at risk. SPEC.md 14.3.
+
+Read off the fold; the same from the same set of entries. Judges nobody.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ledger.fold import Account, Half, Lease, State
+from protocol.lease import charge
+from protocol.rules import Bundle
+from protocol.units import Digest, Micros, MillisSpan, PublicKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Trade:
+    """By how much an account grew when both sides had signed it."""
+
+    money: str
+    owner: PublicKey
+    renter: PublicKey
+    epoch: int
+    """In which the later half was written."""
+    halves: tuple[Digest, Digest]
+    """Ids of the owner's half and of the renter's."""
+    amount_micro: int
+    used_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Claim:
+    """A half of an owner that its renter has not answered."""
+
+    money: str
+    owner: PublicKey
+    renter: PublicKey
+    epoch: int
+    half: Digest
+    amount_micro: int
+    """More than was agreed or claimed before."""
+    lease: bytes
+    """Id of the GRANT that it is about; empty if it names none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Risk:
+    """What an owner has granted and nothing was stated of yet."""
+
+    money: str
+    owner: PublicKey
+    renter: PublicKey
+    lease: Digest
+    amount_micro: int
+    """The price of the time up to the lease's end."""
+    epoch: int
+    """In which the lease ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """All of these in a set of entries, sorted, each once."""
+
+    trades: tuple[Trade, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    risks: tuple[Risk, ...] = ()
+
+    def merged(self, other: "Facts") -> "Facts":
+        """The union of both."""
+        return Facts(
+            trades=tuple(sorted(dict.fromkeys(self.trades + other.trades))),
+            claims=tuple(sorted(dict.fromkeys(self.claims + other.claims))),
+            risks=tuple(sorted(dict.fromkeys(self.risks + other.risks))),
+        )
+
+
+def facts_of(state: State, *, bundles: Mapping[bytes, Bundle], home: Bundle) -> Facts:
+    """The facts in these entries; `home` says how long an epoch is.
+
+    A half that names a bundle unknown here is read, so that the numbers stay cumulative, and
+    counts nothing: who cannot be judged cannot earn.
+    """
+    trades: list[Trade] = []
+    claims: list[Claim] = []
+    for account in state.accounts():
+        if not account[3]:
+            books = _Books(state, account, bundles, home)
+            trades += books.trades()
+            claims += books.claims()
+    # Of its own leases alone: nobody makes another's risk go away.
+    stated = {(half.author, half.statement.lease): None for half in _owners_halves(state)}
+    open_leases = (each for each in state.leases() if (each.owner, each.id) not in stated)
+    return Facts(
+        trades=tuple(sorted(trades)),
+        claims=tuple(sorted(claims)),
+        risks=tuple(sorted(_risk(lease, home) for lease in open_leases)),
+    )
+
+
+def _owners_halves(state: State) -> list[Half]:
+    return [
+        half
+        for author, peer, money, is_answer in state.accounts()
+        if not is_answer
+        for half in state.halves(author, peer, money=money)
+    ]
+
+
+def _risk(lease: Lease, home: Bundle) -> Risk:
+    request = lease.request
+    span = max(0, lease.ended_ms - request.start_ms) * len(request.units)
+    return Risk(
+        money=request.money,
+        owner=lease.owner,
+        renter=lease.renter,
+        lease=lease.id,
+        amount_micro=charge(MillisSpan(span), Micros(request.micro_per_gpu_hour)),
+        epoch=lease.ended_ms // home.epoch_ms,
+    )
+
+
+class _Books:
+    """Both sides of one account, in which the author is owed."""
+
+    def __init__(
+        self, state: State, account: Account, bundles: Mapping[bytes, Bundle], home: Bundle
+    ) -> None:
+        self._owner, self._renter, self._money, _ = account
+        self._known = bundles
+        self._epoch_ms = home.epoch_ms
+        stated = state.halves(self._owner, self._renter, money=self._money)
+        answered = state.halves(self._renter, self._owner, money=self._money, is_answer=True)
+        self._stated = _in_force(state, stated)
+        self._agreed = _pairs(self._stated, _in_force(state, answered))
+
+    def trades(self) -> list[Trade]:
+        """The account's growth, pair by pair; a number that falls gives nothing."""
+        trades: list[Trade] = []
+        amount = used = 0
+        for owners, renters in self._agreed:
+            said = owners.statement
+            if owners.rules in self._known and renters.rules in self._known:
+                trades.append(
+                    Trade(
+                        money=self._money,
+                        owner=self._owner,
+                        renter=self._renter,
+                        epoch=max(owners.ts_ms, renters.ts_ms) // self._epoch_ms,
+                        halves=(owners.id, renters.id),
+                        amount_micro=max(0, said.amount_micro - amount),
+                        used_ms=max(0, said.used_ms - used),
+                    )
+                )
+            amount, used = max(amount, said.amount_micro), max(used, said.used_ms)
+        return trades
+
+    def claims(self) -> list[Claim]:
+        """The owner's halves after the last one that both have signed."""
+        last = self._agreed[-1][0].statement if self._agreed else None
+        amount = 0 if last is None else last.amount_micro
+        claims: list[Claim] = []
+        for half in self._stated:
+            said = half.statement
+            if last is not None and said.ctr <= last.ctr:
+                continue
+            claims.append(
+                Claim(
+                    money=self._money,
+                    owner=self._owner,
+                    renter=self._renter,
+                    epoch=half.ts_ms // self._epoch_ms,
+                    half=half.id,
+                    amount_micro=max(0, said.amount_micro - amount),
+                    lease=said.lease if isinstance(said.lease, bytes) else b"",
+                )
+            )
+            amount = max(amount, said.amount_micro)
+        return claims
+
+
+def _in_force(state: State, halves: list[Half]) -> list[Half]:
+    """Those below a fork whose counter their author has used once, on all its branches."""
+    times: dict[int, int] = {}
+    for half in halves:
+        times[half.statement.ctr] = times.get(half.statement.ctr, 0) + 1
+    return [
+        half
+        for half in halves
+        if times[half.statement.ctr] == 1 and not state.is_forked(half.author, half.seq)
+    ]
+
+
+def _pairs(stated: list[Half], answered: list[Half]) -> list[tuple[Half, Half]]:
+    """The owner's halves with the renter's that say the same, by counter."""
+    by_id = {half.id: half for half in stated}
+    pairs: list[tuple[Half, Half]] = []
+    for renters in answered:
+        other = renters.statement.half
+        owners = by_id.get(Digest(other)) if isinstance(other, bytes) else None
+        if owners is not None and _is_same(owners, renters):
+            pairs.append((owners, renters))
+    return pairs
+
+
+def _is_same(one: Half, other: Half) -> bool:
+    first, second = one.statement, other.statement
+    return (first.ctr, first.used_ms, first.amount_micro) == (
+        second.ctr,
+        second.used_ms,
+        second.amount_micro,
+    )

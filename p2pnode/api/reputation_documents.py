@@ -1,0 +1,60 @@
+"""What the node tells of a peer's standing, as JSON."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+
+class StandingOffence(Struct, frozen=True, kw_only=True):
+    """One offence that is proved, and what it costs."""
+
+    rule: str
+    what: str
+    evidence: str
+    """Id of the proof."""
+    kept_ppm: int
+    """What it leaves of the peer's weight in this epoch."""
+    ends_standing: bool
+    claim: Literal["proved"] = "proved"
+    """How sure this is: proved offline by the peer's own signatures."""
+
+
+class FindingDocument(Struct, frozen=True, kw_only=True):
+    """One number, and the ids of the entries and proofs that it comes from."""
+
+    name: str
+    value: int
+    entries: tuple[str, ...]
+    proofs: tuple[str, ...]
+
+
+class ReputationDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode reputation show`: a peer in the eyes of this node, and of no other."""
+
+    schema: str = "p2pnode.reputation/1"
+    feed: str
+    ego: str
+    """This node's feed."""
+    epoch: int
+    bundle: str
+    """Digest of the rules bundle by which this was reckoned."""
+    money: str
+    standing: Literal["good", "cut", "ended"]
+    kept_ppm: int
+    """What offences leave of the peer's weight."""
+    reliability_ppm: int
+    credit_micro: int
+    flow_micro: int
+    """What can still flow from this node to the peer."""
+    reserved_micro: int
+    """Flow set aside for what this node has at risk, with whomever."""
+    good_micro: int
+    bad_micro: int
+    """Periods of service that are believed good and bad, in flow."""
+    failures_seen: int
+    """Jobs that the peer did not finish for this node since it came up: its own observation."""
+    offences: tuple[StandingOffence, ...]
+    why: tuple[FindingDocument, ...]
+    """Empty unless it was asked for."""
+    digest: str
+    """Of all inputs and numbers: nodes that have the same entries, for the same `ego`, agree."""

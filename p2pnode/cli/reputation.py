@@ -1,0 +1,48 @@
+"""`p2pnode reputation`: what this node thinks of a peer, and why."""
+
+from pathlib import Path
+
+import click
+
+from p2pnode.cli.client import get
+from p2pnode.cli.output import home_option, json_option, print_document
+from p2pnode.home import find_home
+from p2pnode.quantities import format_money
+from protocol.units import Micros
+
+
+@click.group()
+def reputation() -> None:
+    """See what this node thinks of a peer."""
+
+
+@reputation.command()
+@click.argument("peer")
+@click.option("--why", is_flag=True, help="Name the entries that each number comes from.")
+@home_option
+@json_option
+def show(peer: str, why: bool, home: Path | None, as_json: bool) -> None:
+    """Show a peer's standing: its feed (a prefix of 8 digits will do) or its peer id."""
+    asked = {"why": "true"} if why else {}
+    document = get(find_home(home).socket, f"/v1/reputation/{peer}", **asked)
+    if as_json:
+        print_document(document)
+        return
+    money = document["money"]
+    lines = {
+        "feed": document["feed"],
+        "standing": f"{document['standing']} ({document['kept_ppm'] / 10_000:.1f} % of its weight)",
+        "reliability": f"at least {document['reliability_ppm'] / 1_000_000:.3f}",
+        "credit": format_money(Micros(document["credit_micro"]), money),
+        "reached by": format_money(Micros(document["flow_micro"]), money),
+        "seen here": f"{document['failures_seen']} jobs not finished since this node is up",
+    }
+    for name, text in lines.items():
+        click.echo(f"{name:<12} {text}")
+    for offence in document["offences"]:
+        click.echo(f"{offence['claim']:<12} {offence['rule']}: {offence['what']}")
+    for finding in document["why"]:
+        click.echo(f"{finding['name']} = {finding['value']} comes from")
+        for word, names in (("entry", finding["entries"]), ("proof", finding["proofs"])):
+            for name in names:
+                click.echo(f"  {word} {name}")

@@ -1,0 +1,120 @@
+"""What this node thinks of others, by its ledger: whom it shuns, and whom it expects to finish.
+
+Wiring between the ledger's derivation and those who ask; reckons anew when the ledger has changed.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ledger.ledger import Ledger
+from ledger.rules import Case, Verdict, judge, read_case
+from ledger.trust import Trust
+from ledger.view import Failure, epoch_of, look
+from p2pnode.clock import WallClock
+from p2pnode.words import offence_words
+from protocol.rules import BUNDLE
+from protocol.units import PublicKey
+
+REST_US_PER_ACCOUNT: Final = 600
+"""How long a reckoning is good although entries came, for each account in it: it took about 30
+microseconds for each, so that reckoning takes at most a twentieth of the time."""
+
+
+class Standing:
+    """One node's view of everybody.
+
+    Whom nobody should deal with is known as soon as the evidence is here. Weights follow when the
+    last reckoning is old enough, so that peers cannot make the node reckon without end.
+    """
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        money: str,
+        failures: Callable[[], Mapping[PublicKey, int]],
+        clock: WallClock,
+    ) -> None:
+        """`failures` tells how often this node has seen an owner fail."""
+        self._ledger = ledger
+        self.money: Final = money
+        self._failures = failures
+        self._clock = clock
+        self._cases: dict[bytes, Case] = {}
+        self._barred: dict[PublicKey, Verdict] = {}
+        self._judged = -1
+        self._trust: Trust | None = None
+        self._reckoned: tuple[int, int] = (-1, 0)
+        self._reliability: dict[PublicKey, int] = {}
+
+    def bars(self, peer: PublicKey) -> str | None:
+        """Why nobody should deal with the peer, in a sentence; None if nothing is known."""
+        self._judge()
+        worst = self._barred.get(peer)
+        if worst is None:
+            return None
+        return f"proved: {worst.name}, it {offence_words(worst.name)}"
+
+    def _judge(self) -> None:
+        """Looks through the evidence again if the ledger has changed; each is verified once."""
+        if self._judged == self._ledger.changes:
+            return
+        self._judged = self._ledger.changes
+        known, net = self._cases, self._ledger.net
+        self._cases = {
+            raw: known.get(raw) or read_case(raw, net) for raw in self._ledger.evidence()
+        }
+        verdicts = judge(self._cases.values(), self._ledger.state)
+        self._barred = {each.offender: each for each in reversed(verdicts) if each.ends_standing}
+
+    def reliability_ppm(self, owner: PublicKey) -> int:
+        """How likely the owner serves to the end, at least, by what this node can tell."""
+        trust = self.trust()
+        if owner not in self._reliability:
+            self._reliability[owner] = trust.reliability(owner, self.money)
+        return self._reliability[owner]
+
+    def trust(self) -> Trust:
+        """The numbers of this epoch, as they are or were a moment ago."""
+        view = None if self._trust is None else self._trust.view
+        if (
+            self._trust is None
+            or view is None
+            or (view.epoch, view.failures) != (self.epoch(), self._seen())
+            or self._is_due()
+        ):
+            return self.reckon()
+        return self._trust
+
+    def reckon(self) -> Trust:
+        """The numbers as they are now, whatever that takes."""
+        self._judge()
+        view = look(
+            self._ledger.state,
+            tuple(self._cases.values()),
+            ego=self._ledger.feed,
+            epoch=self.epoch(),
+            failures=self._seen(),
+        )
+        self._reckoned = (self._ledger.changes, self._clock.now())
+        self._reliability.clear()
+        self._trust = Trust(view)
+        return self._trust
+
+    def epoch(self) -> int:
+        """The epoch that it is now."""
+        return epoch_of(self._clock.now(), BUNDLE)
+
+    def _seen(self) -> tuple[Failure, ...]:
+        """What this node has seen itself: it needs no entry to be believed, and no epoch."""
+        own = self._ledger.feed
+        return tuple(
+            Failure(reporter=own, subject=owner, epoch=0, periods=times)
+            for owner, times in sorted(self._failures().items())
+        )
+
+    def _is_due(self) -> bool:
+        """Whether entries came, and the last reckoning is old enough for what one costs."""
+        changes, at_ms = self._reckoned
+        rest_us = REST_US_PER_ACCOUNT * len(self._ledger.state.accounts())
+        return changes != self._ledger.changes and 1_000 * (self._clock.now() - at_ms) >= rest_us

@@ -1,0 +1,169 @@
+"""An author that appends to a real ledger as fast as it can and says so, until it is killed.
+
+`python -m testnet.ledger_author HOME NAME SYNCED`. It tells its parent on standard output, in
+records of one length, that an entry is being signed, before it is, and that an append has returned.
+"""
+
+import os
+import secrets
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ledger.bodies import Genesis, Statement
+from ledger.entry import Header, id_of
+from ledger.file_guard import open_file_guard
+from ledger.ledger import Ledger, open_ledger
+from ledger.leveldb_store import LevelDbStore
+from ledger.limits import HEADER_BYTES_MAX
+from ledger.store import Batch, Store
+from p2pnode.own_store import open_own_store
+from protocol.certificate import Certificate, sign_certificate
+from protocol.codec import decode
+from protocol.signing import Signer, peer_id_of
+from protocol.units import Digest, Micros, Millis, MillisSpan, NetId, PublicKey, Signature
+from testnet.world_dice import dice_of
+
+NET: Final = NetId(b"ledger-crash".ljust(32, b"\0"))
+BEGIN: Final = Millis(1_800_000_000_000)
+YEAR_MS: Final = 365 * 86_400_000
+PEERS: Final = 8
+SIGNING: Final = b"s"
+APPENDED: Final = b"a"
+RECORD_BYTES: Final = 41
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """One record."""
+
+    what: bytes
+    seq: int
+    id: Digest
+
+    def packed(self) -> bytes:
+        """RECORD_BYTES bytes."""
+        return self.what + self.seq.to_bytes(8, "big") + self.id
+
+
+Tell = Callable[[Told], None]
+
+
+def read_told(raw: bytes) -> list[Told]:
+    """The whole records in these bytes; a kill may have cut the last one."""
+    stop = len(raw) - len(raw) % RECORD_BYTES
+    cuts = [raw[n : n + RECORD_BYTES] for n in range(0, stop, RECORD_BYTES)]
+    return [
+        Told(what=cut[:1], seq=int.from_bytes(cut[1:9], "big"), id=Digest(cut[9:])) for cut in cuts
+    ]
+
+
+class TellingSigner(Signer):
+    """Tells of each entry before it is signed."""
+
+    def __init__(self, seed: bytes, tell: Tell) -> None:
+        super().__init__(seed)
+        self._tell = tell
+
+    def sign(self, domain: str, net: NetId, data: bytes) -> Signature:
+        if domain == "entry":
+            header = decode(data, Header, size_max=HEADER_BYTES_MAX)
+            self._tell(Told(what=SIGNING, seq=header.seq, id=id_of(data, net)))
+        return super().sign(domain, net, data)
+
+
+class UnsyncedStore:
+    """See Store. Forgets to sync, to show that a loss of power is noticed."""
+
+    def __init__(self, store: LevelDbStore) -> None:
+        self._store = store
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._store.get(key)
+
+    def range(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return self._store.range(start, stop)
+
+    def write(self, batch: Batch, *, sync: bool) -> None:  # noqa: ARG002  that is its fault
+        self._store.write(batch, sync=False)
+
+    def close(self) -> None:
+        self._store.close()
+
+
+def make_folders(home: Path) -> None:
+    """The directories of the database and of the guard."""
+    (home / "db").mkdir(parents=True, exist_ok=True)
+    (home / "guard").mkdir(exist_ok=True)
+
+
+@contextmanager
+def opened_author(
+    home: Path, name: str, tell: Tell, *, is_synced: bool = True
+) -> Iterator[tuple[Ledger, Signer]]:
+    """The ledger in this home, written by the author of this name. Raises as `open_ledger`."""
+    signer = TellingSigner(dice_of(name).randbytes(32), tell)
+    with closing(open_own_store(home / "db")) as database:
+        store: Store = database if is_synced else UnsyncedStore(database)
+        guard = open_file_guard(home / "guard" / "feed", NET)
+        uuid = secrets.token_bytes(16)
+        yield open_ledger(store=store, guard=guard, signer=signer, net=NET, uuid=uuid), signer
+
+
+def genesis_of(feed: Signer) -> Genesis:
+    """An entry 0; no two are equal, so that one written twice shows."""
+    root, peer = Signer(b"r" * 32), Signer(b"p" * 32)
+    certificate = Certificate(
+        net=NET,
+        root=root.public,
+        feed=feed.public,
+        peer_id=peer_id_of(peer.public),
+        x25519=PublicKey(bytes(32)),
+        not_before_ms=BEGIN,
+        not_after_ms=Millis(BEGIN + YEAR_MS),
+        n=1,
+    )
+    return Genesis(
+        certificate=sign_certificate(certificate, root=root, feed=feed, peer=peer),
+        incarnation=secrets.randbits(60),
+        next_key=Digest(bytes(32)),
+    )
+
+
+def statement_after(seq: int) -> Statement:
+    """What follows this entry; no two are equal, so that a place written twice shows."""
+    return Statement(
+        peer=PublicKey(bytes([seq % PEERS]) * 32),
+        ctr=seq,
+        used_ms=MillisSpan(seq),
+        amount_micro=Micros(seq),
+        money="TEST",
+        lease=Digest(secrets.token_bytes(32)),
+    )
+
+
+def append_next(ledger: Ledger, signer: Signer) -> Told:
+    """One entry more. Raises as `Ledger.append`."""
+    head = ledger.head(ledger.feed)
+    body = genesis_of(signer) if head is None else statement_after(head.seq)
+    entry = ledger.append(body, Millis(BEGIN + (0 if head is None else head.seq)))
+    return Told(what=APPENDED, seq=entry.seq, id=entry.id)
+
+
+def main() -> None:
+    """Append until killed."""
+    home, name, synced = sys.argv[1:]
+
+    def tell(told: Told) -> None:
+        os.write(1, told.packed())
+
+    with opened_author(Path(home), name, tell, is_synced=synced == "1") as (ledger, signer):
+        while True:
+            tell(append_next(ledger, signer))
+
+
+if __name__ == "__main__":
+    main()
