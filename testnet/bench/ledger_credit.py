@@ -28,8 +28,8 @@ def measure_max_flow(_folder: Path, rounds: int) -> Measured:
     flows: list[int] = []
 
     def flow() -> None:
-        for _ in range(FLOWS):
-            flows.append(Flow(graph).push(_name(dice), _name(dice), WEIGHT_MAX * EDGES))
+        pairs = [(_name(dice), _name(dice)) for _ in range(FLOWS)]
+        flows.extend(Flow(graph).push(*pair, WEIGHT_MAX * EDGES) for pair in pairs)
 
     us = in_turn(
         {
