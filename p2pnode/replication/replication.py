@@ -1,8 +1,8 @@
 """Owns the ledger and keeps it equal to others': asks, answers, and tells counterparties.
 
 ledger/SPEC.md section "Sync". What is exchanged is decided by `ledger.sync`; this moves it.
-LevelDB is written in the trio thread: one entry takes well under a millisecond, and the task lets
-others run after each.
+LevelDB is written in the trio thread: a run of INGEST_AT_ONCE entries takes some milliseconds, and
+the task lets others run after each.
 """
 
 import logging
