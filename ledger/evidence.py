@@ -21,7 +21,6 @@ from ledger.unit_evidence import (
     check_same_counter,
     check_step,
 )
-from protocol.codec import decode_plain
 from protocol.errors import PeerFault
 from protocol.units import NetId
 
@@ -34,41 +33,41 @@ def check(raw: bytes, net: NetId) -> Offence:
     """
     if len(raw) > EVIDENCE_BYTES_MAX:
         raise PeerFault("evidence.size", f"{len(raw)} bytes")
-    match _plain(raw):
-        case [1 | 2, *_]:
+    match _opening(raw):
+        case ((1 | 2), _):
             return check_two_headers(raw, net)
-        case [3, *_]:
+        case 3, _:
             return check_path(raw, net)
-        case [4, *_]:
+        case 4, _:
             return check_same_counter(raw, net)
-        case [5, _, _]:
+        case 5, 3:
             return check_open(raw, net)
-        case [5, *_]:
+        case 5, _:
             return check_step(raw, net)
-        case [6, *_]:
+        case 6, _:
             return check_chain(raw, net)
-        case [7, _, _]:
+        case 7, 3:
             return check_early_release(raw, net, with_tick=False)
-        case [7, *_]:
+        case 7, _:
             return check_early_release(raw, net, with_tick=True)
-        case [8, *_]:
+        case 8, _:
             return check_broken_bid(raw, net)
-        case [9, *_]:
+        case 9, _:
             return check_bad_reveal(raw, net)
-        case [10 | 12 | 14 | 15, *_]:
+        case ((10 | 12 | 14 | 15), _):
             return check_pair(raw, net)
-        case [11, *_]:
+        case 11, _:
             return check_wrong_answer(raw, net)
-        case [13, *_]:
+        case 13, _:
             return check_two_cosigns(raw, net)
-        case [16, *_]:
+        case 16, _:
             return check_false_time(raw, net)
         case _:
             raise PeerFault("evidence.form", "no known rule")
 
 
-def _plain(raw: bytes) -> object:
-    try:
-        return decode_plain(raw, size_max=EVIDENCE_BYTES_MAX)
-    except PeerFault as fault:
-        raise PeerFault("evidence.form", fault.detail) from fault
+def _opening(raw: bytes) -> tuple[int, int]:
+    """The rule that an evidence is about, and the number of its parts; the rest is not read yet."""
+    if len(raw) < 2 or not 0x80 <= raw[0] < 0x98 or raw[1] >= 0x18:
+        raise PeerFault("evidence.form", "not an array that begins with a rule")
+    return raw[1], raw[0] - 0x80

@@ -6,7 +6,7 @@ Whatever is read here is signed by somebody; embedded lease requests are not jud
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeVar
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from ledger.bodies import Body, read_body
 from ledger.entry import Entry, Header, check_seal, read_draft, read_entry
@@ -38,8 +38,7 @@ class Offence:
     """Where the feed forks; None for other offences."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class Judged(Struct, frozen=True, kw_only=True, gc=False):
     """An entry whose seal and body hash hold, and what it says."""
 
     entry: Entry

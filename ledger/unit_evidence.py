@@ -1,9 +1,8 @@
 """Proof that an owner broke its unit's chain or a lease: A4, A5, A6, A7. SPEC.md section 8."""
 
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from ledger.bodies import Grant, GrantTurn, Release, ReleaseTurn
 from ledger.early_release import Freed, Leased, has_right, misnamed_turn
@@ -91,8 +90,7 @@ def prove_early_release(grant: Entry, release: Entry, tick: bytes | None = None)
     return encode(ReleaseAfterTick(7, grant.raw, release.raw, tick))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Turned:
+class _Turned(Struct, frozen=True, kw_only=True, gc=False):
     """A unit's part of an entry that was judged."""
 
     judged: Judged

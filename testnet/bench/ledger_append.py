@@ -30,7 +30,7 @@ from testnet.bench.feeds import (
     statement,
 )
 from testnet.bench.report import Figures, at_least, at_most
-from testnet.bench.timing import Measured, Work, cpu_s, in_turn, waits_s, wall_s
+from testnet.bench.timing import SHORT, Measured, Work, cpu_s, in_turn, waits_s, wall_s
 
 APPEND_CPU_MAX: Final = 2.5
 APPEND_MAX: Final = 1.2
@@ -38,7 +38,7 @@ APPEND_GUARDED_MAX: Final = 2.3
 GROUP_MIN: Final = 15
 GROUP: Final = 100
 AUTHOR: Final = 1
-ENTRIES: Final = 400
+ENTRIES: Final = 200
 WRITES: Final = 100
 """Of one kind at a stretch."""
 
@@ -64,7 +64,7 @@ def measure_cpu(folder: Path, rounds: int) -> Measured:
             "append": lambda: append(lambda _: None),
             "guarded": lambda: append(lambda path: open_file_guard(path, NET)),
         },
-        rounds,
+        rounds * SHORT,
     )
     return Measured(
         figures={

@@ -9,8 +9,12 @@ from dataclasses import dataclass
 from statistics import median
 from time import process_time, thread_time
 from timeit import default_timer
+from typing import Final
 
 from testnet.bench.report import Bar, Figures
+
+SHORT: Final = 5
+"""Times the rounds, of work that is soon over: then a busy moment of the machine hits but a few."""
 
 Work = Callable[[], float]
 """Does something once and returns seconds for each piece of it."""
