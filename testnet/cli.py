@@ -16,6 +16,7 @@ from protocol.units import Micros
 from testnet.bench.cli import bench
 from testnet.offers import wait_for_offers
 from testnet.plan import plan_network
+from testnet.replicas_cli import replicas
 from testnet.state import Running, load, must_load, remove, save, state_folder, stop
 from testnet.world_cli import crash, world
 
@@ -139,6 +140,7 @@ def down(name: str, state: Path | None, as_json: bool) -> None:
 testnet.add_command(bench)
 testnet.add_command(world)
 testnet.add_command(crash)
+testnet.add_command(replicas)
 
 
 def _document(running: Running) -> dict[str, Any]:
