@@ -84,7 +84,7 @@ def effective_end(chain: Chain, grant: ModelEntry, tick: int) -> int:
     ends = [grant.body.end_ms]
     for entry in chain:
         if isinstance(entry.body, Release) and entry.body.grant == grant.id:
-            reason = "consent" if entry.body.consent else entry.body.reason
+            reason = entry.body.reason
             act = Releasing(ts=entry.ts, at=entry.body.at_ms, grant=grant.id, lctr=0, reason=reason)
             if is_right(grant, act, tick):
                 ends.append(entry.body.at_ms)
