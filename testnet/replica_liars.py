@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import UNSET, structs
 
 from ledger.entry import Entry, read_entry, seal
-from ledger.evidence import TwoHeaders
+from ledger.fork_evidence import TwoHeaders
 from ledger.frontier import Frontier, proof_id, proof_key
 from ledger.ledger import Ledger
 from ledger.sync_messages import Run, Turn

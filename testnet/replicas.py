@@ -11,8 +11,9 @@ from hashlib import sha256
 from typing import Final
 
 from ledger.entry import read_entry
-from ledger.evidence import Offence, check
+from ledger.evidence import check
 from ledger.frontier import Frontier
+from ledger.judging import Offence
 from protocol.errors import LocalFault
 from protocol.signing import digest
 from protocol.units import Millis, NetId, PublicKey

@@ -17,10 +17,12 @@ from nacl.bindings import (
 )
 
 from ledger.entry import Entry
-from ledger.evidence import TwoHeaders, check, prove_bad_turn, prove_fork
+from ledger.evidence import check
+from ledger.fork_evidence import TwoHeaders, prove_fork
 from ledger.guard import MemoryGuard
 from ledger.ledger import Ledger, Taken
 from ledger.store import MemoryStore
+from ledger.unit_evidence import prove_bad_turn
 from protocol.codec import encode
 from protocol.errors import LocalFault, PeerFault
 from protocol.signing import preimage

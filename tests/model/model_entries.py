@@ -10,7 +10,8 @@ from typing import Final
 
 from msgspec import UNSET
 
-from ledger.bodies import Grant, GrantTurn, Interval, Open, Release, ReleaseTurn
+from ledger.bodies import Grant, GrantTurn, Release, ReleaseTurn
+from ledger.intervals import Interval, Open
 from ledger.units_chain import turn_in
 from protocol.units import Digest, Millis, Signature
 

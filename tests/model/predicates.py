@@ -10,7 +10,8 @@ from itertools import permutations
 
 from msgspec import UNSET
 
-from ledger.bodies import Grant, Open
+from ledger.bodies import Grant
+from ledger.intervals import Open
 from ledger.units_chain import follows, is_sound_alone
 from protocol.units import Millis
 from tests.model.model_entries import (

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import product
 
-from ledger.bodies import Grant, Interval, Open, Release
+from ledger.bodies import Grant, Release
+from ledger.intervals import Interval, Open
 from ledger.units_chain import apply, is_disjoint, overlaps
 from protocol.units import Digest, Millis
 from tests.model.model_entries import (
