@@ -1,7 +1,7 @@
 """What proves an offence, over the model's entries: A1, A2, A4 to A7.
 
 A5 is judged by the ledger's own rules. A6 and A7 are stated here once more, so that they can be
-weakened and so that nothing is judged by itself.
+weakened; `test_same_rules` holds them against the ledger's own.
 """
 
 from dataclasses import dataclass, replace

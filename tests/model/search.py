@@ -152,7 +152,7 @@ def _next(count: Count, chain: Chain, bound: Bound, rules: Rules) -> Iterator[_S
     """Every next entry without evidence; all of them are counted."""
     named = (*(entry.id for entry in grants(chain)), NOBODY)
     leased = still_leased(chain, bound.tick)
-    for place in _places(chain, bound.entries, rules):
+    for place in places(chain, bound.entries, rules):
         count.chains += _many(place.ctr, len(named), bound.end, rules)
         count.conflicts += sum(
             _sound(act, place.ctr, bound.end)
@@ -171,7 +171,7 @@ def _next(count: Count, chain: Chain, bound: Bound, rules: Rules) -> Iterator[_S
                     yield _Step(place=place, act=act, open=after, is_conflict=is_conflict)
 
 
-def _places(chain: Chain, ctr_max: int, rules: Rules) -> Iterator[Place]:
+def places(chain: Chain, ctr_max: int, rules: Rules) -> Iterator[Place]:
     """All that the next turn may say of its place and keep to rule `turn.chain`."""
     yield Place(ctr=0, gseq=0, gprev=NO_ID)
     gseqs = range(1, len(chain) + 1) if rules.has_gseq else (0,)
