@@ -68,6 +68,7 @@ def report_of(plan: "ReplicasPlan", result: "ReplicasResult") -> Report:
             "frames": result.talks.frames,
             "bytes": result.talks.size,
             "rounds to heal": result.healing_rounds,
+            "sessions ended by a broken rule": sum(result.talks.faults.values()),
             "refused": dict(sorted(result.talks.faults.items())),
             "digest": result.digest,
         },
