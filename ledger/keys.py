@@ -11,6 +11,7 @@ ENTRIES: Final = b"e"
 CONFLICTS: Final = b"x"
 HEADS: Final = b"h"
 EVIDENCE: Final = b"v"
+WAITING: Final = b"u"
 _VIEW: Final = b"d\x01"
 """Derived values, and the version of how they are derived."""
 
@@ -74,6 +75,17 @@ def offence(offender: PublicKey, key: bytes) -> bytes:
 def nonce(renter: PublicKey, request_nonce: bytes) -> bytes:
     """Which of our grants answered this request."""
     return _VIEW + b"nonce\0" + renter + request_nonce
+
+
+def waiting(feed: PublicKey, seq: int) -> bytes:
+    """An entry that waits to be judged."""
+    return WAITING + feed + number(seq)
+
+
+def waiting_of(feed: PublicKey) -> tuple[bytes, bytes]:
+    """From where to where the feed's entries that wait are."""
+    prefix = WAITING + feed
+    return prefix, after(prefix)
 
 
 def meta(name: bytes) -> bytes:

@@ -19,8 +19,10 @@ from ledger.guard import Guard
 from ledger.holdings import Holdings
 from ledger.intake import Intake, RunTaken, Taken
 from ledger.judging import Offence
+from ledger.limits import INGEST_AT_ONCE
 from ledger.records import Head, check_stamp
 from ledger.store import Store
+from ledger.waiting import Waiting
 from protocol.errors import LocalFault
 from protocol.lease import LeaseRequest
 from protocol.rules import RULES_DIGEST
@@ -44,6 +46,7 @@ class Ledger:
         self._records = self._held.records
         self._author = Author(self._held, guard=guard, signer=signer, rules=rules)
         self._intake = Intake(self._held, signer.public)
+        self._waiting = Waiting(self._held, self._intake, signer.public)
 
     @property
     def state(self) -> State:
@@ -232,7 +235,7 @@ class Ledger:
     def ingest_run(self, entries: Iterable[Entry]) -> RunTaken:
         """As `ingest`, of several one after the other, which are written together where they can.
 
-        The first that breaks a rule ends it; those before it are kept.
+        The first that breaks a rule, or is a conflict, ends it; those before it are kept.
         """
         ours = self._held.head(self.feed)
         done = self._intake.take(entries)
@@ -240,6 +243,34 @@ class Ledger:
             # Entries of ours that others had: the guard must not forget that they are out.
             self._author.level()
         return done
+
+    def take_on_trust(self, run: tuple[Entry, ...]) -> bool:
+        """Keeps entries of one feed for later; only the last one's signature is verified now.
+
+        The others hang on it by their ids. Until `judge_waiting` has judged them they are not in
+        the record. False if they must be judged at once: if the feed is ours or known to fork, if
+        one of its entries that waited did not hold, or if too many wait.
+        Raises PeerFault `entry.*` if they do not follow what we have, and keeps none.
+        """
+        return self._waiting.take(run)
+
+    def waiting_end(self, feed: PublicKey) -> Link | None:
+        """The last entry of the feed that waits to be judged, if any does."""
+        return self._waiting.end(feed)
+
+    def waiting_feeds(self) -> list[PublicKey]:
+        """The feeds of which entries wait to be judged."""
+        return self._waiting.feeds()
+
+    def judge_waiting(
+        self, feed: PublicKey, count: int = INGEST_AT_ONCE
+    ) -> tuple[tuple[Entry, ...], RunTaken]:
+        """Judges the next entries of the feed that wait, as `ingest_run` does; these, and how.
+
+        If one does not hold, no more of its feed wait, and nobody is at fault: the bad signature
+        may be the sender's, or a relay's.
+        """
+        return self._waiting.judge(feed, count)
 
     def accuse(self, raw: bytes) -> Offence:
         """Keeps this evidence, if it proves an offence that is new here or does so in fewer bytes.
@@ -256,6 +287,7 @@ class Ledger:
         """Folds what is stored, and brings guard and store level. For `open_ledger`."""
         check_own_feed(self._records, self.feed)
         self._held.load()
+        self._waiting.load()
         if self.fault() is None:
             self._author.level()
 

@@ -44,7 +44,10 @@ class LevelDbStore:
         try:
             writes = self._database.write_batch(sync=sync)
             for key, value in batch.items():
-                writes.put(key, value)
+                if value is None:
+                    writes.delete(key)
+                else:
+                    writes.put(key, value)
             writes.write()
         except plyvel.Error as error:
             _raise(error, self._path)

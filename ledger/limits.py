@@ -99,6 +99,14 @@ TURN_BYTES: Final = 229_376
 """What one turn is filled to: a frame less than its framing and what is asked in it."""
 RUN_MAX: Final = 1_024
 """Entries of one run: as many small ones as fill a turn."""
+PUSH_MAX: Final = 16
+"""Entries that answer one listed head without being asked for: a peer that is a little behind."""
+INGEST_AT_ONCE: Final = 64
+"""Entries judged and written together: some milliseconds in which nothing else runs."""
+TRUST_FROM: Final = 512
+"""Entries missing of one feed from which on they are taken first and judged later."""
+WAITING_MAX: Final = 262_144
+"""Entries that wait to be judged, of all feeds: some minutes of judging."""
 COMPARE_BYTES: Final = 65_536
 """Of a turn, for each of the two comparisons."""
 PROOFS_BYTES: Final = 65_536

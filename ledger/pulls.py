@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from ledger.entry import Entry, read_entry
 from ledger.frontier import HeadItem, id_at
 from ledger.ledger import Ledger
-from ledger.limits import FORK_WINDOW, TAIL_MAX, WANTS_MAX
+from ledger.limits import FORK_WINDOW, PUSH_MAX, TAIL_MAX, TRUST_FROM, WANTS_MAX
+from ledger.ranges import Part
 from ledger.sync_messages import Run, Tail, Want
 from protocol.errors import PeerFault
 from protocol.units import PublicKey
@@ -32,31 +33,52 @@ class Pulls:
         self._ledger = ledger
         self._wanted: dict[PublicKey, HeadItem] = {}
         self._asked: dict[PublicKey, _Asked] = {}
+        self._listed: dict[PublicKey, int] = {}
+        """The place behind what we have of a feed, which the peer was told."""
 
     def add(self, theirs: HeadItem) -> None:
         """The peer has this of a feed, and we do not."""
         self._wanted.setdefault(theirs.feed, theirs)
 
-    def take(self, runs: tuple[Run, ...]) -> list[Entry]:
-        """The entries of these runs, which must be what was asked for.
+    def note_listed(self, part: Part[HeadItem]) -> None:
+        """We tell the peer this: what comes after a head that we list, it may send at once."""
+        for leaf in part.leaves or ():
+            for item in leaf.items:
+                if not item.forked:
+                    self._listed[item.feed] = item.seq + 1
+
+    def is_long(self, feed: PublicKey) -> bool:
+        """Whether we are so far behind with the feed that its entries may wait to be judged."""
+        theirs, head = self._wanted.get(feed), self._ledger.head(feed)
+        held = 0 if head is None else head.seq + 1
+        return theirs is not None and not theirs.forked and theirs.seq - held >= TRUST_FROM
+
+    def take(self, runs: tuple[Run, ...]) -> list[list[Entry]]:
+        """The entries of these runs, which must be what was asked for or follow what was listed.
 
         Raises PeerFault `sync.unasked`, `sync.run`, or as `read_entry`.
         """
-        entries: list[Entry] = []
-        for run in runs:
-            asked = self._asked.get(run.feed)
-            if asked is None or asked.came is not None:
-                raise PeerFault("sync.unasked", "a run that nobody asked for")
-            read = [read_entry(raw, self._ledger.net) for raw in run.entries]
-            _check_run(asked.ask, read)
-            self._asked[run.feed] = _Asked(ask=asked.ask, came=len(read))
-            entries += read
-        if not runs:
+        taken = [self._taken(run) for run in runs]
+        if not any(each.came is not None for each in self._asked.values()):
             # Somebody who is asked and does not answer at all has no room for it in any turn.
             for feed in self._asked:
                 del self._wanted[feed]
             self._asked.clear()
-        return entries
+        return taken
+
+    def _taken(self, run: Run) -> list[Entry]:
+        asked = self._asked.get(run.feed)
+        is_asked = asked is not None and asked.came is None
+        first = None if is_asked else self._listed.pop(run.feed, None)
+        if not is_asked and first is None:
+            raise PeerFault("sync.unasked", "a run that nobody asked for")
+        read = [read_entry(raw, self._ledger.net) for raw in run.entries]
+        if first is not None:
+            _check_run(Want(run.feed, first, first + PUSH_MAX), read)
+        elif asked is not None:
+            _check_run(asked.ask, read)
+            self._asked[run.feed] = _Asked(ask=asked.ask, came=len(read))
+        return read
 
     def pause(self) -> None:
         """Nothing is asked in this turn."""
@@ -100,11 +122,16 @@ def plan(ledger: Ledger, theirs: HeadItem) -> Ask | None:
     if (known := ledger.state.fork_of(feed)) is not None:
         forks.append(known)
     held = 0 if head is None else head.seq + 1
+    waiting = ledger.waiting_end(feed)
+    if waiting is not None:
+        held = max(held, waiting.seq + 1)
     if forks:
         fork = min(forks)
         return Want(feed, held, fork) if held < fork else Tail(feed, max(0, fork - FORK_WINDOW), 0)
     if theirs.seq >= held:
         return Want(feed, held, theirs.seq + 1)
+    if waiting is not None:
+        return None  # Whether it is the same is seen when what waits has been judged.
     ours = id_at(ledger, feed, theirs.seq)
     if ours is not None and ours[:16] == theirs.id16:
         return None

@@ -121,6 +121,7 @@ class Compare(Generic[T]):
         self._to_split: list[str] = []
         self._to_list: list[str] = []
         self._to_tell: list[T] = []
+        self._differing: list[tuple[T, T]] = []
         if not is_first:
             self._open = dict.fromkeys(("", *NIBBLES))
         elif len(ours) > SPLIT_AT_ONCE:
@@ -132,6 +133,11 @@ class Compare(Generic[T]):
     def is_quiet(self) -> bool:
         """Whether there is nothing to give."""
         return not (self._to_split or self._to_list or self._to_tell)
+
+    def differing(self) -> list[tuple[T, T]]:
+        """The pairs, theirs and ours, of items that the peer's last leaves have otherwise."""
+        pairs, self._differing = self._differing, []
+        return pairs
 
     def take(self, part: Part[T]) -> list[T]:
         """The items of the peer that we do not have so.
@@ -162,9 +168,12 @@ class Compare(Generic[T]):
             raise PeerFault("sync.items", "not in order")
         if not all(key.startswith(leaf.prefix) for key in theirs):
             raise PeerFault("sync.items", "outside the range")
-        self._to_tell += [
-            item for key, item in self._ours.under(leaf.prefix) if theirs.get(key) != item
-        ]
+        for key, item in self._ours.under(leaf.prefix):
+            other = theirs.get(key)
+            if other != item:
+                self._to_tell.append(item)
+            if other is not None and other != item:
+                self._differing.append((other, item))
         return [item for key, item in theirs.items() if self._ours.get(key) != item]
 
     def _take_others(self, items: tuple[T, ...]) -> list[T]:

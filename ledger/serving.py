@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from ledger.frontier import Frontier, tail
+from ledger.frontier import Frontier, HeadItem, id_at, tail
 from ledger.ledger import Ledger
-from ledger.limits import RUN_MAX
+from ledger.limits import PUSH_MAX, RUN_MAX
 from ledger.pulls import Ask
 from ledger.sync_messages import Run, Want
 from protocol.units import Digest, PublicKey
@@ -32,8 +32,11 @@ def prove(
 
 def serve(
     ledger: Ledger, asks: tuple[Ask, ...], *, only: dict[PublicKey, None] | None, room: int
-) -> tuple[Run, ...]:
-    """The runs that answer these, as many as fit. What is asked of another feed gets none."""
+) -> tuple[tuple[Run, ...], int]:
+    """The runs that answer these, as many as fit, and the room that is left.
+
+    What is asked of another feed gets an empty one.
+    """
     runs: list[Run] = []
     for ask in asks:
         found = _entries(ledger, ask) if only is None or ask.feed in only else iter(())
@@ -41,7 +44,24 @@ def serve(
         if run is None:
             break
         runs.append(Run(ask.feed, run))
-    return tuple(runs)
+    return tuple(runs), room
+
+
+def follow_ups(ledger: Ledger, pairs: list[tuple[HeadItem, HeadItem]]) -> tuple[Want, ...]:
+    """What peers with these heads, where we have those, would ask next: the little that follows."""
+    return tuple(
+        Want(theirs.feed, theirs.seq + 1, min(ours.seq, theirs.seq + PUSH_MAX) + 1)
+        for theirs, ours in pairs
+        if not theirs.forked and not ours.forked and _is_behind(ledger, theirs, ours)
+    )
+
+
+def _is_behind(ledger: Ledger, theirs: HeadItem, ours: HeadItem) -> bool:
+    """Whether what they have is the beginning of what we have."""
+    if theirs.seq >= ours.seq:
+        return False
+    known = id_at(ledger, theirs.feed, theirs.seq)
+    return known is not None and known[:16] == theirs.id16
 
 
 def _entries(ledger: Ledger, ask: Ask) -> Iterator[bytes]:

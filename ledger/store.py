@@ -6,8 +6,8 @@ from typing import Final, Protocol
 
 from protocol.errors import LocalFault
 
-Batch = Mapping[bytes, bytes]
-"""What is written together or not at all."""
+Batch = Mapping[bytes, bytes | None]
+"""What is written together or not at all; None takes the key away."""
 
 
 class DamagedStore(LocalFault):
@@ -60,6 +60,10 @@ class MemoryStore:
 
     def write(self, batch: Batch, *, sync: bool) -> None:  # noqa: ARG002  memory has no disk
         for key, value in batch.items():
+            if value is None:
+                if self._values.pop(key, None) is not None:
+                    del self._keys[bisect_left(self._keys, key)]
+                continue
             if key not in self._values:
                 insort(self._keys, key)
             self._values[key] = value

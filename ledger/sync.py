@@ -4,7 +4,7 @@ The sides speak in turns, so neither can flood the other and nothing can block b
 ledger; what a turn brings is handed out as effects, of which `perform` does one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from msgspec import UNSET
@@ -12,9 +12,10 @@ from msgspec import UNSET
 from ledger.bodies import GRANT, RELEASE
 from ledger.entry import Entry
 from ledger.frontier import Frontier, HeadItem, head_key, offender, proof_id, proof_key
-from ledger.ledger import Ledger, Taken
+from ledger.ledger import Ledger, RunTaken, Taken
 from ledger.limits import (
     COMPARE_BYTES,
+    INGEST_AT_ONCE,
     PROOFS_BYTES,
     SYNC_HELLO_BYTES_MAX,
     TURN_BYTES,
@@ -22,7 +23,7 @@ from ledger.limits import (
 )
 from ledger.pulls import Ask, Pulls
 from ledger.ranges import Compare, Items, Part
-from ledger.serving import prove, serve
+from ledger.serving import follow_ups, prove, serve
 from ledger.sync_messages import SyncHello, Tail, Turn, Want, is_empty
 from protocol.codec import decode, encode
 from protocol.errors import PeerFault
@@ -39,9 +40,14 @@ class Accuse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingest:
-    """An entry that was asked for has come."""
+    """Entries of one feed have come, at most INGEST_AT_ONCE."""
 
-    entry: Entry
+    entries: tuple[Entry, ...]
+
+    def after(self, done: RunTaken) -> "Ingest | None":
+        """What is left to do when so much has been done."""
+        left = self.entries[len(done.taken) :]
+        return Ingest(entries=left) if left and done.fault is None else None
 
 
 Effect = Accuse | Ingest
@@ -61,6 +67,7 @@ class _Talk:
         self.wanted_proofs: dict[Digest, None] = {}
         self.to_prove: tuple[Digest, ...] = ()
         self.to_serve: tuple[Ask, ...] = ()
+        self.to_push: tuple[Ask, ...] = ()
         self.has_heard_all = False
         """Whether the last turn that came was empty."""
         self.has_said_all = False
@@ -82,16 +89,19 @@ class Session:
         only: tuple[PublicKey, ...] | None,
         keeps: Callable[[PublicKey], bool],
         is_opener: bool,
+        may_trust: bool = False,
     ) -> None:
         """`only` are the feeds that we want to talk about, None all.
 
-        `keeps` says whether we talk about a feed that the opener names.
+        `keeps` says whether we talk about a feed that the opener names; `may_trust`, whether
+        entries of which many are missing may wait to be judged.
         """
         self._ledger = ledger
         self._frontier = frontier
         self._only: Feeds | None = None if only is None else dict.fromkeys(only)
         self._keeps = keeps
         self._is_opener = is_opener
+        self._may_trust = may_trust
         self._pulls = Pulls(ledger)
         self._talk: _Talk | None = None
         self._to_send: list[bytes] = []
@@ -126,24 +136,43 @@ class Session:
         self._is_turn_due = not self.is_over
         return effects
 
-    def perform(self, effect: Effect) -> Taken | None:
-        """Does it; what became of an entry.
+    def perform(self, effect: Effect) -> RunTaken | None:
+        """Does it; what became of entries, of which some may be left to do (`Ingest.after`).
 
-        Raises PeerFault `sync.scope`, or as `Ledger.ingest` and `Ledger.accuse`.
+        None for entries that wait to be judged. Raises PeerFault `sync.scope`, or as
+        `Ledger.accuse` and `Ledger.take_on_trust`.
         """
         match effect:
             case Accuse():
                 self._accuse(effect.raw)
                 return None
             case Ingest():
-                taken = self._ledger.ingest(effect.entry.raw)
-                # An honest peer's may be MISSING its predecessor: of long branches we keep a part.
-                if taken is Taken.NEW or taken is Taken.CONFLICT:
-                    self._changed[effect.entry.feed] = None
+                if self._trusts(effect.entries):
                     self.has_learned = True
-                    is_turn = effect.entry.header.kind in (GRANT, RELEASE)
-                    self._may_accuse |= is_turn or taken is Taken.CONFLICT
-                return taken
+                    return None
+                done = self._ledger.ingest_run(effect.entries)
+                # An honest peer's may be MISSING its predecessor: of long branches we keep a part.
+                for entry, taken in zip(effect.entries, done.taken, strict=False):
+                    self._note(entry, taken)
+                return done
+
+    def _trusts(self, entries: tuple[Entry, ...]) -> bool:
+        """Whether these are kept to be judged later; what waits of a feed must be judged first."""
+        feed = entries[0].feed
+        end, head = self._ledger.waiting_end(feed), self._ledger.head(feed)
+        if end is None:
+            place = 0 if head is None else head.seq + 1
+            is_long = self._may_trust and self._pulls.is_long(feed)
+        else:
+            place, is_long = end.seq + 1, True
+        return is_long and entries[0].seq == place and self._ledger.take_on_trust(entries)
+
+    def _note(self, entry: Entry, taken: Taken) -> None:
+        if taken is Taken.NEW or taken is Taken.CONFLICT:
+            self._changed[entry.feed] = None
+            self.has_learned = True
+            is_turn = entry.header.kind in (GRANT, RELEASE)
+            self._may_accuse |= is_turn or taken is Taken.CONFLICT
 
     def settle(self) -> None:
         """Lets the frontier know what was done. To be called when a session ends early, too."""
@@ -210,7 +239,7 @@ class Session:
         return self._frontier.narrowed(only)
 
     def _take(self, talk: _Talk, turn: Turn) -> list[Effect]:
-        entries = self._pulls.take(turn.runs or ())
+        runs = self._pulls.take(turn.runs or ())
         proofs = _proofs(talk, turn.proofs or ())
         heads = talk.heads.take(turn.heads or Part())
         for item in heads:
@@ -222,8 +251,9 @@ class Session:
             talk.wanted_proofs[proof] = None
         talk.to_prove = turn.accuse or ()
         talk.to_serve = (*(turn.wants or ()), *(turn.tails or ()))
+        talk.to_push = follow_ups(self._ledger, talk.heads.differing())
         accusations = [Accuse(raw=raw) for raw in proofs]
-        return [*accusations, *(Ingest(entry=entry) for entry in entries)]
+        return [*accusations, *(effect for run in runs for effect in _sliced(run))]
 
     def _accuse(self, raw: bytes) -> None:
         assert self._talk is not None
@@ -240,7 +270,11 @@ class Session:
         room = TURN_BYTES - 2 * COMPARE_BYTES + left_of_heads + left_of_offences
         proofs, left_of_proofs = prove(self._frontier, talk.to_prove, room=PROOFS_BYTES)
         room -= PROOFS_BYTES - left_of_proofs
-        runs = serve(self._ledger, talk.to_serve, only=talk.only, room=room)
+        runs, room = serve(self._ledger, talk.to_serve, only=talk.only, room=room)
+        answered = {ask.feed: None for ask in talk.to_serve}
+        pushes = tuple(ask for ask in talk.to_push if ask.feed not in answered)
+        runs += serve(self._ledger, pushes, only=talk.only, room=room)[0]
+        self._pulls.note_listed(heads)
         accuse = _next_accusations(talk)
         wants: tuple[Want, ...] = ()
         tails: tuple[Tail, ...] = ()
@@ -258,6 +292,11 @@ class Session:
             wants=wants or UNSET,
             tails=tails or UNSET,
         )
+
+
+def _sliced(run: list[Entry]) -> Iterator[Ingest]:
+    for first in range(0, len(run), INGEST_AT_ONCE):
+        yield Ingest(entries=tuple(run[first : first + INGEST_AT_ONCE]))
 
 
 def _proofs(talk: _Talk, proofs: tuple[bytes, ...]) -> tuple[bytes, ...]:

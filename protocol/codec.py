@@ -55,7 +55,8 @@ class Wire(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         # msgspec counts characters, the bound is in bytes. From `decode` this is `codec.shape`.
-        if why := extensions_fault(getattr(self, "x", UNSET)):
+        extensions = getattr(self, "x", UNSET)
+        if extensions is not UNSET and (why := extensions_fault(extensions)):
             raise ValueError(why)
 
 

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from ledger.bodies import ACCEPT, Accept, Body, consent_bytes, encode_body
 from ledger.capability_bodies import Challenge

@@ -6,7 +6,7 @@ from ledger.entry import Entry
 from ledger.frontier import Frontier
 from ledger.ledger import Ledger, Taken
 from ledger.store import Store
-from ledger.sync import Ingest, Session
+from ledger.sync import Effect, Ingest, Session
 from protocol.units import Digest, PublicKey
 from tests import make_ledger
 from tests.make_ledger import Feed, statement
@@ -32,7 +32,13 @@ class Replica:
     def roots(self) -> tuple[Digest, Digest]:
         return self.frontier.heads.root(), self.frontier.proofs.root()
 
-    def session(self, *, is_opener: bool, only: tuple[PublicKey, ...] | None = None) -> Session:
+    def session(
+        self,
+        *,
+        is_opener: bool,
+        only: tuple[PublicKey, ...] | None = None,
+        may_trust: bool = False,
+    ) -> Session:
         self.frontier.refresh_proofs()
         return Session(
             ledger=self.ledger,
@@ -40,6 +46,7 @@ class Replica:
             only=only,
             keeps=lambda feed: only is None or feed in only,
             is_opener=is_opener,
+            may_trust=may_trust,
         )
 
 
@@ -52,8 +59,25 @@ def step(session: Session, frame: bytes) -> tuple[list[bytes], int]:
     """The answer to a frame, and how many entries it brought."""
     effects = session.handle(frame)
     for effect in effects:
-        session.perform(effect)
-    return session.reply(), sum(isinstance(effect, Ingest) for effect in effects)
+        done(session, effect)
+    entries = sum(len(effect.entries) for effect in effects if isinstance(effect, Ingest))
+    return session.reply(), entries
+
+
+def done(session: Session, effect: Effect) -> list[Taken]:
+    """Does all of it, as the node does; what became of its entries."""
+    taken: list[Taken] = []
+    left: Effect | None = effect
+    while left is not None:
+        result = session.perform(left)
+        if result is None:
+            return []
+        taken += result.taken
+        if result.fault is not None:
+            raise result.fault
+        assert isinstance(left, Ingest)
+        left = left.after(result)
+    return taken
 
 
 @dataclass

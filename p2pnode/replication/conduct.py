@@ -53,16 +53,13 @@ class Conduct:
         """The peer may have another frame judged and answered."""
         await trio.sleep(self._turns.draw(peer, trio.current_time()))
 
-    async def wait_stranger(self, peer: PeerId) -> None:
-        """The peer may bring another entry of a feed that we did not ask for by name."""
-        await trio.sleep(self._strangers.draw(peer, trio.current_time()))
+    async def wait_stranger(self, peer: PeerId, count: int = 1) -> None:
+        """The peer may bring so many more entries of feeds that we did not ask for by name."""
+        await trio.sleep(self._strangers.draw(peer, trio.current_time(), count))
 
     async def wait_conflict(self, peer: PeerId) -> None:
         """The peer brought a conflict, which is paid for afterwards: only then is it known."""
-        wait_s = 0.0
-        for _ in range(CONFLICT_ENTRIES):
-            wait_s = self._strangers.draw(peer, trio.current_time())
-        await trio.sleep(wait_s)
+        await self.wait_stranger(peer, CONFLICT_ENTRIES)
 
     def count(self, peer: PeerId, fault: PeerFault) -> None:
         """The peer broke a rule."""

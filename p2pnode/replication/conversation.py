@@ -7,8 +7,8 @@ from typing import Final
 import trio
 
 from ledger.entry import Entry
-from ledger.ledger import Ledger, Taken
-from ledger.sync import Accuse, Effect, Ingest, Session
+from ledger.ledger import Ledger, RunTaken, Taken
+from ledger.sync import Accuse, Effect, Session
 from p2pnode.network.frames import FrameReader, write_frame
 from p2pnode.replication.conduct import Conduct
 from protocol.errors import Unavailable
@@ -26,7 +26,10 @@ class Conversation:
     session: Session
     ledger: Ledger
     conduct: Conduct
-    on_entry: Callable[[Entry], None]
+    on_taken: Callable[[tuple[Entry, ...], RunTaken], None]
+    """Entries were judged: these, as far as told."""
+    on_waiting: Callable[[], None]
+    """Entries were taken that wait to be judged."""
     is_enough: Callable[[], bool]
     """Asked after each turn; then we leave, whatever the peer still has."""
     is_free: bool
@@ -61,24 +64,34 @@ class Conversation:
     async def _perform(self, effects: list[Effect]) -> None:
         """One after the other, letting other tasks run between them; on the disk on return."""
         for effect in effects:
-            if self.is_free:
-                await trio.lowlevel.checkpoint()
-            else:
-                await self.conduct.wait_stranger(self.peer)
-            taken = self.session.perform(effect)
-            self._note(effect, taken)
-            if taken is Taken.CONFLICT:
-                await self.conduct.wait_conflict(self.peer)
+            left: Effect | None = effect
+            while left is not None:
+                left = await self._perform_some(left)
         if effects:
             self.ledger.flush()
 
-    def _note(self, effect: Effect, taken: Taken | None) -> None:
-        statistics = self.conduct.statistics
-        match effect:
-            case Accuse():
-                statistics.evidence += 1
-            case Ingest():
-                if taken is Taken.NEW or taken is Taken.CONFLICT:
-                    statistics.entries += 1
-                if taken is Taken.NEW:
-                    self.on_entry(effect.entry)
+    async def _perform_some(self, effect: Effect) -> Effect | None:
+        """As much as may be done at once, then a pause; what is left. Raises PeerFault."""
+        done = self.session.perform(effect)
+        if isinstance(effect, Accuse):
+            self.conduct.statistics.evidence += 1
+            await self._pause(1)
+            return None
+        if done is None:
+            self.on_waiting()
+            await self._pause(len(effect.entries))
+            return None
+        self.on_taken(effect.entries, done)
+        await self._pause(len(done.taken))
+        if done.fault is not None:
+            raise done.fault
+        if Taken.CONFLICT in done.taken:
+            await self.conduct.wait_conflict(self.peer)
+        return effect.after(done)
+
+    async def _pause(self, count: int) -> None:
+        """Lets others run, and the peer earn what it has brought."""
+        if self.is_free:
+            await trio.lowlevel.checkpoint()
+        else:
+            await self.conduct.wait_stranger(self.peer, count)

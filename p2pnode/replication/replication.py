@@ -1,8 +1,8 @@
 """Owns the ledger and keeps it equal to others': asks, answers, and tells counterparties.
 
 ledger/SPEC.md section "Sync". What is exchanged is decided by `ledger.sync`; this moves it.
-LevelDB is written in the trio thread: one entry takes well under a millisecond, and the task lets
-others run after each.
+LevelDB is written in the trio thread: a run of INGEST_AT_ONCE entries takes some milliseconds, and
+the task lets others run after each.
 """
 
 import logging
@@ -14,12 +14,13 @@ import trio
 
 from ledger.entry import Entry, read_entry
 from ledger.frontier import Frontier
-from ledger.ledger import Ledger, Taken
+from ledger.ledger import Ledger, RunTaken, Taken
 from ledger.limits import ONLY_MAX
 from ledger.sync import Session
 from p2pnode.network.transport import Streams
 from p2pnode.replication.conduct import Conduct, Statistics
 from p2pnode.replication.conversation import Conversation
+from p2pnode.replication.judging import LateJudge
 from protocol.errors import PeerFault, Unavailable
 from protocol.units import PeerId, PublicKey
 
@@ -72,6 +73,7 @@ class Replication:
         self._wants = wants
         self._on_entry = on_entry
         self._frontier: Frontier | None = None
+        self._judge = LateJudge(ledger, self._take_note_late)
         self._to_sync, self._syncing = trio.open_memory_channel[PeerId](WAITING_MAX)
         self._due: dict[PeerId, bool] = {}
         """Who waits for a session; whether it is about all feeds or about ours alone."""
@@ -88,6 +90,7 @@ class Replication:
         self._frontier = Frontier(self.ledger)
         self._streams.serve(PROTOCOL, self._answer)
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._judge.run)
             for _ in range(WORKERS):
                 nursery.start_soon(self._work)
             task_status.started()
@@ -127,6 +130,7 @@ class Replication:
             head = self.ledger.head(feed)
             return head is not None and head.seq >= seq
 
+        await self._judge.judge(feed)
         if not is_here():
             await self._sync_with(peer, (feed,), is_enough=is_here)
         if not is_here():
@@ -187,7 +191,9 @@ class Replication:
         chosen = self._rng.sample(others, min(len(others), ONLY_MAX - 1))
         return (self.ledger.feed, *sorted(chosen))
 
-    def _session(self, only: tuple[PublicKey, ...] | None, *, is_opener: bool) -> Session:
+    def _session(
+        self, only: tuple[PublicKey, ...] | None, *, is_opener: bool, may_trust: bool = True
+    ) -> Session:
         frontier = self._frontier
         assert frontier is not None, "not running"
         # Our own entries are not written here, nor is evidence that others of our parts found.
@@ -199,7 +205,23 @@ class Replication:
             only=only,
             keeps=self._keeps,
             is_opener=is_opener,
+            may_trust=may_trust,
         )
+
+    def _take_note(self, entries: tuple[Entry, ...], done: RunTaken) -> None:
+        """Of entries that others sent and that were judged."""
+        for entry, taken in zip(entries, done.taken, strict=False):
+            if taken is Taken.NEW or taken is Taken.CONFLICT:
+                self._conduct.statistics.entries += 1
+            if taken is Taken.NEW:
+                self._on_entry(entry)
+
+    def _take_note_late(self, entries: tuple[Entry, ...], done: RunTaken) -> None:
+        """Likewise, where no session tells the frontier."""
+        for feed in dict.fromkeys(entry.feed for entry in entries):
+            assert self._frontier is not None
+            self._frontier.refresh(feed)
+        self._take_note(entries, done)
 
     def _keeps(self, feed: PublicKey) -> bool:
         return self._wants is None or feed == self.ledger.feed or self._wants(feed)
@@ -221,7 +243,8 @@ class Replication:
             await self._reach(peer)
             stream = await self._streams.open_stream(peer, PROTOCOL)
             async with stream:
-                session = self._session(only, is_opener=True)
+                # Whoever asks by name waits for the entry, so it is judged as it comes.
+                session = self._session(only, is_opener=True, may_trust=is_enough is _never)
                 talk = self._conversation(peer, session, is_enough)
                 await talk.hold(stream, session.hello())
         except PeerFault as fault:
@@ -261,7 +284,8 @@ class Replication:
             session=session,
             ledger=self.ledger,
             conduct=self._conduct,
-            on_entry=self._on_entry,
+            on_taken=self._take_note,
+            on_waiting=self._judge.wake,
             is_enough=is_enough,
             is_free=is_enough is not _never,
         )

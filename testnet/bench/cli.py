@@ -51,6 +51,17 @@ def join(owners: int, renters: int, as_json: bool) -> None:
     _tell(module.run(module.JoinWish(owners=owners, renters=renters), note), as_json=as_json)
 
 
+@bench.command()
+@click.option("--rounds", default=7, show_default=True, help="Of each kind of work, in turn.")
+@click.option("--only", multiple=True, help="Only this part; may be given more than once.")
+@json_option
+def ledger(rounds: int, only: tuple[str, ...], as_json: bool) -> None:
+    """What the ledger costs, each figure against what the machine itself takes for the least."""
+    module = importlib.import_module("testnet.bench.ledger")
+    wish = module.LedgerWish(rounds=rounds, only=only)
+    _tell(module.run(wish, note), as_json=as_json)
+
+
 def _tell(report: object, *, as_json: bool) -> None:
     assert isinstance(report, Report)
     if as_json:

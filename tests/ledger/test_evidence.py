@@ -94,7 +94,7 @@ def test_a1_honest_neighbours_prove_nothing() -> None:
 
 def test_a_second_signature_over_one_header_proves_nothing() -> None:
     one, _ = forked()
-    resigned = replace(one, signature=Signature(bytes(64)))
+    resigned = msgspec.structs.replace(one, signature=Signature(bytes(64)))
     assert prove_fork(one, resigned) is None
     void(headers(1, one, one))
     void(headers(1, one, resigned), "evidence.seal")
@@ -168,7 +168,9 @@ def test_a4_needs_whole_and_signed_entries() -> None:
     one, other = twice()
     forged = seal(other.draft, signer=STRANGER, net=NET)
     void(prove_same_counter(UNIT, one, forged), "entry.seal")
-    swapped = replace(other, draft=replace(other.draft, body=one.draft.body))
+    swapped = msgspec.structs.replace(
+        other, draft=msgspec.structs.replace(other.draft, body=one.draft.body)
+    )
     void(prove_same_counter(UNIT, one, swapped), "entry.body")
     by = feed()
     void(prove_same_counter(UNIT, by.add(statement()), by.add(statement(ctr=1))))

@@ -1,12 +1,12 @@
 """Other peers' feeds: order of checks, forks, evidence, and what every replica agrees on."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ledger import keys
 from ledger.bodies import Accept

@@ -25,8 +25,16 @@ def one_by_one(here: Ledger, run: list[Entry]) -> list[Taken | str]:
 
 
 def together(here: Ledger, run: list[Entry]) -> list[Taken | str]:
-    done = here.ingest_run(run)
-    return [*done.taken, *([] if done.fault is None else [done.fault.rule])]
+    told: list[Taken | str] = []
+    while True:
+        done = here.ingest_run(run)
+        told += done.taken
+        run = run[len(done.taken) :]
+        if done.fault is not None:
+            return [*told, done.fault.rule]
+        if not run:
+            return told
+        assert done.taken[-1] is Taken.CONFLICT
 
 
 FORGED = [Entry(draft=entry.draft, signature=Signature(bytes(64))) for entry in ENTRIES[1::3]]

@@ -34,6 +34,13 @@ def test_what_is_written_is_found(store: Store) -> None:
     store.write({}, sync=True)
 
 
+def test_what_is_taken_away_is_gone(store: Store) -> None:
+    store.write({b"a": b"1", b"b": b"2"}, sync=False)
+    store.write({b"a": None, b"c": None, b"b": b"3"}, sync=True)
+    assert store.get(b"a") is None
+    assert list(store.range(b"a", b"z")) == [(b"b", b"3")]
+
+
 def test_a_range_is_ordered_and_half_open(store: Store) -> None:
     store.write({b"b": b"2", b"a": b"1", b"a\0": b"3", b"c": b"4"}, sync=False)
     assert list(store.range(b"a", b"c")) == [(b"a", b"1"), (b"a\0", b"3"), (b"b", b"2")]
@@ -49,13 +56,18 @@ def test_a_range_shows_the_store_as_it_was(store: Store) -> None:
 
 
 KEY = st.binary(min_size=1, max_size=3)
+VALUE = st.binary(max_size=3) | st.none()
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.dictionaries(KEY, st.binary(max_size=3), max_size=4), max_size=6), KEY, KEY)
+@given(
+    st.lists(st.dictionaries(KEY, st.binary(max_size=3) | st.none(), max_size=4), max_size=6),
+    KEY,
+    KEY,
+)
 def test_memory_and_leveldb_agree(
     tmp_path_factory: pytest.TempPathFactory,
-    batches: list[dict[bytes, bytes]],
+    batches: list[dict[bytes, bytes | None]],
     start: bytes,
     stop: bytes,
 ) -> None:

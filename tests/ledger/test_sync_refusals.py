@@ -11,7 +11,7 @@ from ledger.entry import Entry, seal
 from ledger.fork_evidence import prove_fork
 from ledger.frontier import Frontier, HeadItem, head_key, proof_id
 from ledger.ledger import Taken
-from ledger.limits import LEAF_MAX, TAIL_MAX, WANTS_MAX
+from ledger.limits import LEAF_MAX, PUSH_MAX, TAIL_MAX, WANTS_MAX
 from ledger.ranges import Leaf, Node, Part
 from ledger.sync import Accuse, Session
 from ledger.sync_messages import Run, SyncHello, Tail, Turn, Want
@@ -20,7 +20,7 @@ from protocol.errors import PeerFault
 from protocol.limits import FRAME_BYTES_MAX
 from protocol.units import Digest, NetId, PublicKey
 from tests.make_ledger import NET, OWNER, Feed, signer
-from tests.make_sync import Replica, agree, feed_of, forked_feed, replica, step
+from tests.make_sync import Replica, agree, done, feed_of, forked_feed, replica, step
 
 
 def item(number: int, seq: int = 0) -> HeadItem:
@@ -60,7 +60,7 @@ def told(here: Replica, *turns: Turn, only: tuple[PublicKey, ...] | None = None)
     frames: list[bytes] = []
     for turn in turns:
         for effect in session.handle(encode(turn)):
-            session.perform(effect)
+            done(session, effect)
         frames = session.reply()
     return decode(frames[-1], Turn, size_max=FRAME_BYTES_MAX)
 
@@ -139,10 +139,12 @@ def test_an_entry_that_does_not_hold_is_refused_and_what_came_before_it_stays() 
     session = greeted(here)
     session.handle(encode(ASK))
     session.reply()
-    first, second = session.handle(encode(run(FEED[0], false)))
-    assert session.perform(first) is Taken.NEW
-    with pytest.raises(PeerFault, match=r"entry\.seal"):
-        session.perform(second)
+    [effect] = session.handle(encode(run(FEED[0], false)))
+    result = session.perform(effect)
+    assert result is not None
+    assert result.taken == (Taken.NEW,)
+    assert result.fault is not None
+    assert result.fault.rule == "entry.seal"
     session.settle()
     assert here.ids() == [FEED[0].id]
     assert here.ledger.verify().broken is None
@@ -290,3 +292,49 @@ def test_a_version_to_come_may_say_more() -> None:
     session.reply()
     session.handle(encode(Turn(x={"news": "none"})))
     assert session.is_over
+
+
+def behind() -> tuple[Replica, Replica]:
+    """Two replicas of which the first lacks the last entries of a feed."""
+    one, two = replica(50), replica(51)
+    one.take(*FEED[:2])
+    two.take(*FEED)
+    return one, two
+
+
+def test_what_follows_a_listed_head_may_come_unasked_once() -> None:
+    here, _ = behind()
+    session = greeted(here)
+    session.handle(encode(Turn(runs=(Run(AUTHOR, (FEED[2].raw, FEED[3].raw)),))))
+    session.reply()
+    with pytest.raises(PeerFault, match=r"sync\.unasked"):
+        session.handle(encode(Turn(runs=(Run(AUTHOR, (FEED[3].raw,)),))))
+
+
+@pytest.mark.parametrize("seqs", [(1,), (3,), (2, 2), (3, 2)])
+def test_nothing_but_what_follows_a_listed_head_may_come_unasked(seqs: tuple[int, ...]) -> None:
+    here, _ = behind()
+    session = greeted(here)
+    with pytest.raises(PeerFault, match=r"sync\.run"):
+        session.handle(encode(Turn(runs=(Run(AUTHOR, tuple(FEED[seq].raw for seq in seqs)),))))
+
+
+def test_more_than_a_little_must_be_asked_for() -> None:
+    here, long = replica(50), feed_of(104, PUSH_MAX + 3)
+    here.take(long[0])
+    session = greeted(here)
+    raw = tuple(entry.raw for entry in long[1 : PUSH_MAX + 2])
+    with pytest.raises(PeerFault, match=r"sync\.run"):
+        session.handle(encode(Turn(runs=(Run(long[0].feed, raw),))))
+
+
+def test_a_peer_that_is_a_little_behind_is_sent_what_follows() -> None:
+    here, there = behind()
+    item = here.frontier.heads.get(head_key(head_of(FEED[1])))
+    assert item is not None
+    answer = told(there, Turn(heads=Part(leaves=(Leaf("", (item,)),))))
+    assert answer.runs == (Run(AUTHOR, (FEED[2].raw, FEED[3].raw)),)
+    other = HeadItem(AUTHOR, 1, bytes(16), 0)
+    assert told(there, Turn(heads=Part(leaves=(Leaf("", (other,)),)))).runs is UNSET
+    forked = HeadItem(AUTHOR, 1, item.id16, 1)
+    assert told(there, Turn(heads=Part(leaves=(Leaf("", (forked,)),)))).runs is UNSET

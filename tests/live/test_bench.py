@@ -51,6 +51,18 @@ def test_a_node_outlives_every_kind_of_attack() -> None:
 
 
 @pytest.mark.live
+@pytest.mark.timeout(240)
+def test_the_ledger_is_measured_against_the_machine() -> None:
+    document = bench("ledger", "--rounds", "1")
+    assert document["name"] == "ledger"
+    assert all(bar["value"] > 0 for bar in document["bars"])
+    counted = {bar["name"]: bar for bar in document["bars"] if "10,000 heads" in bar["name"]}
+    # What is counted, not timed, is the same on every machine.
+    assert len(counted) == 2
+    assert all(bar["holds"] for bar in counted.values())
+
+
+@pytest.mark.live
 def test_an_attack_that_there_is_not_is_refused() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "p2pnode", "testnet", "bench", "attack", "--only", "none"],

@@ -1,0 +1,49 @@
+"""`bench ledger`: every bar of the ledger, each a ratio to a limit of the same machine and run.
+
+A part measures some bars. To add bars is to write a part and name it in PARTS.
+"""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from testnet.bench import ledger_append, ledger_credit, ledger_ingest, ledger_sync
+from testnet.bench.report import Bar, Figures, Report, machine
+from testnet.bench.timing import Measured
+
+PARTS: Final[dict[str, Callable[[Path, int], Measured]]] = {
+    "append": ledger_append.measure_cpu,
+    "disk": ledger_append.measure_disk,
+    "group": ledger_append.measure_group,
+    "ingest": ledger_ingest.measure_ingest,
+    "evidence": ledger_ingest.measure_evidence,
+    "loopback": ledger_sync.measure_loopback,
+    "sets": ledger_sync.measure_sets,
+    "credit": ledger_credit.measure_max_flow,
+}
+"""Name -> measures in a folder on the disk, in so many rounds."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerWish:
+    """What to measure."""
+
+    rounds: int
+    only: tuple[str, ...]
+
+
+def run(wish: LedgerWish, say: Say) -> Report:
+    """All parts, or those that are wished for."""
+    figures: Figures = machine()
+    bars: list[Bar] = []
+    with tempfile.TemporaryDirectory(prefix="p2pnode-bench-") as folder:
+        for name in wish.only or tuple(PARTS):
+            say(f"measuring {name}")
+            found = PARTS[name](Path(folder), wish.rounds)
+            figures |= found.figures
+            bars += found.bars
+    return Report(name="ledger", figures=figures, bars=tuple(bars))
