@@ -28,6 +28,7 @@ from p2pnode.network.exchange import Exchange, Handler, answer_ping
 from p2pnode.network.gossip import Feed
 from p2pnode.network.peers import Peers
 from p2pnode.own_feed import begin_own_feed
+from p2pnode.own_time import latest_signed
 from p2pnode.policy import refusal_of
 from p2pnode.ports import Ports, advert_topics, is_light, posting_of, topic_name
 from p2pnode.rejoin import Rejoin
@@ -145,6 +146,7 @@ class Node:
             begin_feed=partial(
                 begin_own_feed, ports.ledger, self.identity, incarnation=incarnation
             ),
+            recovered=lambda: ports.catch_up(latest_signed(ports.ledger, ports.cabinet)),
             clock=ports.clock,
         )
         keeping = build_bookkeeping(
