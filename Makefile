@@ -57,6 +57,7 @@ shows: $(READY) ## walk what this version promises, and say what holds
 night: $(READY) ## what takes longer: many examples, many seeds, a bare Debian
 	HYPOTHESIS_PROFILE=night $(PY) -m pytest -q -m 'not live' --timeout 3600 -o faulthandler_timeout=3600
 	for seed in $$(seq 1 200); do $(PY) -m testnet world --seed $$seed | tail -n 1; done
+	$(PY) -m testnet replicas
 	bash .ci/bare
 
 lock: ## resolve requirements.lock anew

@@ -5,11 +5,16 @@ Read off the fold; the same from the same set of entries. Judges nobody.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from ledger.fold import Account, Half, Lease, State
+from ledger.statements import paid_of
 from protocol.lease import charge
 from protocol.rules import Bundle
 from protocol.units import Digest, Micros, MillisSpan, PublicKey
+
+WORTHLESS: Final = "TEST"
+"""Money of test networks: nothing of it is ever overdue or at risk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -43,6 +48,20 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Owed:
+    """What both have signed and the owner has not got, by its own word."""
+
+    money: str
+    owner: PublicKey
+    renter: PublicKey
+    epoch: int
+    """Since which the oldest part of it is due."""
+    half: Digest
+    """The owner's last one that both agree on."""
+    amount_micro: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Risk:
     """What an owner has granted and nothing was stated of yet."""
 
@@ -63,6 +82,7 @@ class Facts:
     trades: tuple[Trade, ...] = ()
     claims: tuple[Claim, ...] = ()
     risks: tuple[Risk, ...] = ()
+    owed: tuple[Owed, ...] = ()
 
     def merged(self, other: "Facts") -> "Facts":
         """The union of both."""
@@ -70,6 +90,7 @@ class Facts:
             trades=tuple(sorted(dict.fromkeys(self.trades + other.trades))),
             claims=tuple(sorted(dict.fromkeys(self.claims + other.claims))),
             risks=tuple(sorted(dict.fromkeys(self.risks + other.risks))),
+            owed=tuple(sorted(dict.fromkeys(self.owed + other.owed))),
         )
 
 
@@ -81,11 +102,13 @@ def facts_of(state: State, *, bundles: Mapping[bytes, Bundle], home: Bundle) -> 
     """
     trades: list[Trade] = []
     claims: list[Claim] = []
+    owed: list[Owed] = []
     for account in state.accounts():
         if not account[3]:
             books = _Books(state, account, bundles, home)
             trades += books.trades()
             claims += books.claims()
+            owed += books.owed()
     # Of its own leases alone: nobody makes another's risk go away.
     stated = {(half.author, half.statement.lease): None for half in _owners_halves(state)}
     open_leases = (each for each in state.leases() if (each.owner, each.id) not in stated)
@@ -93,6 +116,7 @@ def facts_of(state: State, *, bundles: Mapping[bytes, Bundle], home: Bundle) -> 
         trades=tuple(sorted(trades)),
         claims=tuple(sorted(claims)),
         risks=tuple(sorted(_risk(lease, home) for lease in open_leases)),
+        owed=tuple(sorted(owed)),
     )
 
 
@@ -129,8 +153,9 @@ class _Books:
         self._epoch_ms = home.epoch_ms
         stated = state.halves(self._owner, self._renter, money=self._money)
         answered = state.halves(self._renter, self._owner, money=self._money, is_answer=True)
-        self._stated = _in_force(state, stated)
-        self._agreed = _pairs(self._stated, _in_force(state, answered))
+        self._stated = in_force(state, stated)
+        self._paid = max((paid_of(half.statement) for half in stated), default=Micros(0))
+        self._agreed = agreed_pairs(self._stated, in_force(state, answered))
 
     def trades(self) -> list[Trade]:
         """The account's growth, pair by pair; a number that falls gives nothing."""
@@ -153,6 +178,23 @@ class _Books:
             amount, used = max(amount, said.amount_micro), max(used, said.used_ms)
         return trades
 
+    def owed(self) -> list[Owed]:
+        """What is due, in one piece; nothing of money that is worth nothing."""
+        unpaid = [pair for pair in self._agreed if pair[0].statement.amount_micro > self._paid]
+        if not unpaid or self._money == WORTHLESS:
+            return []
+        last = unpaid[-1][0]
+        return [
+            Owed(
+                money=self._money,
+                owner=self._owner,
+                renter=self._renter,
+                epoch=max(half.ts_ms for half in unpaid[0]) // self._epoch_ms,
+                half=last.id,
+                amount_micro=last.statement.amount_micro - self._paid,
+            )
+        ]
+
     def claims(self) -> list[Claim]:
         """The owner's halves after the last one that both have signed."""
         last = self._agreed[-1][0].statement if self._agreed else None
@@ -160,8 +202,8 @@ class _Books:
         claims: list[Claim] = []
         for half in self._stated:
             said = half.statement
-            if last is not None and said.ctr <= last.ctr:
-                continue
+            if (last is not None and said.ctr <= last.ctr) or said.amount_micro <= amount:
+                continue  # Answered; or it claims nothing, but tells what was paid.
             claims.append(
                 Claim(
                     money=self._money,
@@ -169,15 +211,15 @@ class _Books:
                     renter=self._renter,
                     epoch=half.ts_ms // self._epoch_ms,
                     half=half.id,
-                    amount_micro=max(0, said.amount_micro - amount),
+                    amount_micro=said.amount_micro - amount,
                     lease=said.lease if isinstance(said.lease, bytes) else b"",
                 )
             )
-            amount = max(amount, said.amount_micro)
+            amount = said.amount_micro
         return claims
 
 
-def _in_force(state: State, halves: list[Half]) -> list[Half]:
+def in_force(state: State, halves: list[Half]) -> list[Half]:
     """Those below a fork whose counter their author has used once, on all its branches."""
     times: dict[int, int] = {}
     for half in halves:
@@ -189,7 +231,7 @@ def _in_force(state: State, halves: list[Half]) -> list[Half]:
     ]
 
 
-def _pairs(stated: list[Half], answered: list[Half]) -> list[tuple[Half, Half]]:
+def agreed_pairs(stated: list[Half], answered: list[Half]) -> list[tuple[Half, Half]]:
     """The owner's halves with the renter's that say the same, by counter."""
     by_id = {half.id: half for half in stated}
     pairs: list[tuple[Half, Half]] = []

@@ -9,7 +9,7 @@ from math import isqrt
 from typing import Final
 
 from ledger.max_flow import Flow, Graph, graph_of
-from ledger.trades import Claim, Risk, Trade
+from ledger.trades import Claim, Owed, Risk, Trade
 from ledger.view import Failure, View, pair_of
 from protocol.codec import encode_plain
 from protocol.rules import KEPT_PPM_MAX, Bundle, digest_of_bundle
@@ -218,6 +218,7 @@ class Trust:
             [_row(each) for each in view.facts.trades],
             [_row(each) for each in view.facts.claims],
             [_row(each) for each in view.facts.risks],
+            [_row(each) for each in view.facts.owed],
             [[each.case.id, each.name, each.kept_ppm(view.epoch)] for each in view.verdicts],
             [_row(each) for each in view.failures],
         ]
@@ -229,7 +230,7 @@ class Trust:
         return digest("standing", encode_plain([inputs, outputs]))
 
 
-def _row(fact: Trade | Claim | Risk | Failure) -> list[object]:
+def _row(fact: Trade | Claim | Owed | Risk | Failure) -> list[object]:
     """The fact as a list, its fields in their order."""
     values = (getattr(fact, name) for name in fact.__slots__)
     return [list(value) if isinstance(value, tuple) else value for value in values]

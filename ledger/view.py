@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ledger.fold import State
 from ledger.max_flow import Edge
 from ledger.rules import BUNDLES, Case, Verdict, judge
-from ledger.trades import Claim, Facts, Risk, Trade, facts_of
+from ledger.trades import Claim, Facts, Owed, Risk, Trade, facts_of
 from protocol.rules import BUNDLE, KEPT_PPM_MAX, Bundle
 from protocol.units import Digest, PublicKey
 
@@ -58,13 +58,14 @@ class View:
     def edges(self, money: str) -> list[Edge]:
         """Who vouches for whom, and for how much: both sides of what was settled between them.
 
-        A side with a claim that is overdue vouches no more; that is its own loss of weight.
+        A side with an overdue claim, or an overdue debt to it, vouches no more: its own loss.
         """
         late = self.bundle.overdue_epochs
+        waited: list[Claim | Owed] = [*self.facts.claims, *self.facts.owed]
         overdue = {
-            (claim.owner, claim.renter): None
-            for claim in self.facts.claims
-            if claim.money == money and claim.epoch + late < self.epoch
+            (each.owner, each.renter): None
+            for each in waited
+            if each.money == money and each.epoch + late < self.epoch
         }
         edges: list[Edge] = []
         for (one, other), by_epoch in self._settled(money).items():
@@ -92,13 +93,13 @@ class View:
         """What `ego` has at risk: entry, renter, amount; in the order of the entries' ids.
 
         A lease of which nothing is stated is at risk until it is overdue; a claim until the renter
-        has answered it.
+        has answered it; what both have signed until it is paid.
         """
         late = self.bundle.overdue_epochs
         risks = [each for each in self.facts.risks if each.epoch + late >= self.epoch]
-        at_risk: list[Claim | Risk] = [*risks, *self.facts.claims]
+        at_risk: list[Claim | Owed | Risk] = [*risks, *self.facts.claims, *self.facts.owed]
         return sorted(
-            (each.half if isinstance(each, Claim) else each.lease, each.renter, each.amount_micro)
+            (each.lease if isinstance(each, Risk) else each.half, each.renter, each.amount_micro)
             for each in at_risk
             if each.owner == self.ego and each.money == money
         )

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from p2pnode.config_keys import ARRAYS, KEYS, TABLES, line_of, nearest_key
-from p2pnode.quantities import Money, format_rate, format_span
+from p2pnode.quantities import Money, format_money, format_rate, format_span
 from protocol.errors import LocalFault
 from protocol.units import Mebibytes, MillisSpan
 
@@ -50,6 +50,12 @@ class Pricing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_lease: MillisSpan = MillisSpan(7 * 86_400_000)
     period: MillisSpan = MillisSpan(60_000)
     """What is metered and paid at a time."""
+    billing: MillisSpan = MillisSpan(86_400_000)
+    """How long a renter may owe before it is asked to pay."""
+    newcomer_credit: Money | None = None
+    """What a renter without credit may owe; None: the price of one billing period."""
+    payout: str = ""
+    """How we are paid, told to renters who owe us; empty: it is asked of us otherwise."""
     tiers: tuple[Tier, ...] = ("silver", "bronze")
     """Best first, as adverts list them."""
 
@@ -151,6 +157,13 @@ def default_config_text(config: Config = DEFAULTS) -> str:
     """The text of a file that chooses this, each key with its explanation."""
     network, pricing = config.network, config.pricing
     ask = f'ask = "{format_rate(pricing.ask)}"' if pricing.ask else '# ask = "0.38 USD/gpu-h"'
+    known = pricing.newcomer_credit
+    credit = (
+        f'newcomer_credit = "{format_money(known.micros, known.code)}"'
+        if known
+        else '# newcomer_credit = "1.20 USD"'
+    )
+    payout = f"payout = {_quoted(pricing.payout)}" if pricing.payout else '# payout = "IBAN ..."'
     gpus = "\n".join(_gpu_text(gpu, "") for gpu in config.gpu.simulated)
     example = _gpu_text(SimulatedGpu(model="RTX 4090", vram=Mebibytes(24_564), count=2), "# ")
     return f"""\
@@ -173,6 +186,9 @@ gossip = {_quoted(network.gossip)}  # on, off; auto: on unless the only role is 
 min_lease = {_quoted(format_span(pricing.min_lease))}
 max_lease = {_quoted(format_span(pricing.max_lease))}
 period = {_quoted(format_span(pricing.period))}  # what is metered and paid at a time
+billing = {_quoted(format_span(pricing.billing))}  # how long a renter may owe
+{credit}  # what a stranger may owe; unset: the price of one billing period
+{payout}  # how you are paid, told to renters who owe you
 tiers = {_listed(pricing.tiers)}  # gold, silver, bronze
 
 [workloads]

@@ -6,7 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from p2pnode.quantities import RATE_EXAMPLE, Money, mib_floor, parse_rate, parse_size, parse_span
+from p2pnode.quantities import (
+    RATE_EXAMPLE,
+    SUM_EXAMPLE,
+    Money,
+    mib_floor,
+    parse_rate,
+    parse_size,
+    parse_span,
+    parse_sum,
+)
 from protocol.limits import ADDRESSES_MAX, UNITS_MAX
 from protocol.units import Mebibytes, MillisSpan
 
@@ -22,6 +31,8 @@ BOOTSTRAP_MAX: Final = 64
 
 _NAME_PATTERN: Final = r"\A[ -~]{1,64}\Z"
 """As protocol.codec.Name."""
+_PAYOUT_PATTERN: Final = r"\A[ -~]{1,512}\Z"
+"""As protocol.payment.Payout."""
 _ANNOUNCE_PATTERN: Final = r"\A/[!-~]{1,127}\Z"
 """As protocol.advert.Address, since adverts carry these."""
 _LISTEN_PATTERN: Final = r"\A/[!-~]{1,255}\Z"
@@ -111,6 +122,10 @@ def _rate(value: object) -> Money:
     return parse_rate(_any_text(value))
 
 
+def _sum(value: object) -> Money:
+    return parse_sum(_any_text(value))
+
+
 _any_text: Final = _text("")
 
 KEYS: Final = {
@@ -163,6 +178,15 @@ KEYS: Final = {
         read=_span("1s", "3650d"), wanted="a span from 1s to 3650d", example='"7d"'
     ),
     "pricing.period": Key(read=_span("1s", "1d"), wanted="a span from 1s to 1d", example='"60s"'),
+    "pricing.billing": Key(
+        read=_span("1s", "366d"), wanted="a span from 1s to 366d", example='"1d"'
+    ),
+    "pricing.newcomer_credit": Key(read=_sum, wanted="a sum of money", example=f'"{SUM_EXAMPLE}"'),
+    "pricing.payout": Key(
+        read=_text(_PAYOUT_PATTERN),
+        wanted="one line of 1 to 512 ASCII characters",
+        example='"IBAN DE02 1203 0000 0000 2020 51"',
+    ),
     "pricing.tiers": Key(
         read=_some_of(TIERS),
         wanted="a list with one or more of gold, silver and bronze",

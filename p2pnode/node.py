@@ -6,7 +6,7 @@ from typing import Final
 
 import trio
 
-from p2pnode.accounts import Accounts, Reach
+from p2pnode.bookkeeping import build_bookkeeping
 from p2pnode.config import Config
 from p2pnode.execution.lease_door import PROTOCOL as LEASE_PROTOCOL
 from p2pnode.execution.worker import Shop
@@ -27,14 +27,13 @@ from p2pnode.memo import certificate_memo
 from p2pnode.network.exchange import Exchange, Handler, answer_ping
 from p2pnode.network.gossip import Feed
 from p2pnode.network.peers import Peers
-from p2pnode.own_books import OwnBooks
 from p2pnode.own_feed import begin_own_feed
+from p2pnode.own_time import latest_signed
 from p2pnode.policy import refusal_of
 from p2pnode.ports import Ports, advert_topics, is_light, posting_of, topic_name
 from p2pnode.rejoin import Rejoin
 from p2pnode.replication.replication import Replication
 from p2pnode.replication.spread import Spreader
-from p2pnode.standing import Standing
 from p2pnode.traffic import Traffic
 from protocol.advert import Advert
 from protocol.genesis import Genesis, net_of
@@ -78,6 +77,7 @@ class Node:
             {
                 "ping": answer_ping,
                 "tick": self.accounts.answer_tick,
+                **self.settling.handlers,
                 **self.offer_sync.handlers,
                 **self.lookout.discovery.handlers,
                 **self.rejoin.gated({**self.desk.handlers, **self.workplace.handlers}),
@@ -138,12 +138,6 @@ class Node:
 
     def _build_books(self, incarnation: int) -> None:
         ports = self.ports
-        self.standing = Standing(
-            ledger=ports.ledger,
-            money=self.genesis.money,
-            failures=lambda: self.jobs.failures,
-            clock=ports.clock,
-        )
         self.rejoin = Rejoin(
             ledger=ports.ledger,
             cabinet=ports.cabinet,
@@ -152,29 +146,22 @@ class Node:
             begin_feed=partial(
                 begin_own_feed, ports.ledger, self.identity, incarnation=incarnation
             ),
+            recovered=lambda: ports.catch_up(latest_signed(ports.ledger, ports.cabinet)),
             clock=ports.clock,
         )
-        self.accounts = Accounts(
-            ledger=ports.ledger,
-            signer=self.identity.feed,
-            certificate=self.identity.certificate_raw,
+        keeping = build_bookkeeping(
+            config=self.config,
             genesis=self.genesis,
-            cabinet=ports.cabinet,
-            reach=Reach(
-                ask=self.links.ask,
-                fetch=self.links.fetch_more,
-                tell=self._tell,
-                who_is=self.links.who_is,
-            ),
-            clock=ports.clock,
-        )
-        self.books = OwnBooks(
-            ledger=ports.ledger,
-            accounts=self.accounts,
+            identity=self.identity,
+            ports=ports,
+            links=self.links,
             tell=self._tell,
             changed=lambda: self.provider.refresh(),  # noqa: PLW0108 - it is not built yet
-            clock=ports.clock,
+            failures=lambda: self.jobs.failures,
         )
+        self.standing, self.accounts = keeping.standing, keeping.accounts
+        self.books, self.settling = keeping.books, keeping.settling
+        self.credit_line = keeping.credit_line
 
     def _build_offers(self, incarnation: int) -> None:
         ports = self.ports
@@ -221,6 +208,7 @@ class Node:
                 state_of=ledger.lease,
                 settle=self.books.close,
                 lapse=self.books.lapse,
+                is_enough=self.credit_line.is_enough,
                 release_by_consent=self.books.release_by_consent,
             ),
             who_is=self.links.who_is,
@@ -383,7 +371,7 @@ class Node:
         return any(feed in {lease.owner, lease.renter} for lease in ledger.state.leases())
 
     def _refuses(self, request: LeaseRequest, job: Job, renter: PublicKey) -> str | None:
-        return refusal_of(
+        return self.credit_line.refusal(request, renter) or refusal_of(
             job,
             request,
             renter=renter,

@@ -10,10 +10,12 @@ from ledger.fold import Lease
 from ledger.ledger import Ledger
 from ledger.units_chain import overlaps
 from p2pnode.accounts import Accounts, certificate_in
+from p2pnode.cabinet import Cabinet
 from p2pnode.clock import WallClock
+from p2pnode.execution.meter import last_tick
 from protocol.certificate import read_certificate
 from protocol.tick import Tick
-from protocol.units import Digest, Millis, PeerId, PublicKey, Signature
+from protocol.units import Digest, Micros, Millis, PeerId, PublicKey, Signature
 
 
 class OwnBooks:
@@ -24,12 +26,14 @@ class OwnBooks:
         *,
         ledger: Ledger,
         accounts: Accounts,
+        cabinet: Cabinet,
         tell: Callable[[PeerId], None],
         changed: Callable[[], None],
         clock: WallClock,
     ) -> None:
         self._ledger = ledger
         self._accounts = accounts
+        self._cabinet = cabinet
         self._tell = tell
         self._changed = changed
         self._clock = clock
@@ -82,10 +86,19 @@ class OwnBooks:
         self._tell_renter(lease)
         self._changed()
 
-    def _tell_renter(self, lease: Lease) -> None:
-        peer = self._peer_of(lease.renter)
+    def metered(self, lease: Digest) -> Micros:
+        """What the last tick of a lease of ours says is owed for it."""
+        tick = last_tick(self._cabinet, self._ledger.net, lease)
+        return Micros(0) if tick is None else tick.amount_micro
+
+    def tell_feed(self, feed: PublicKey) -> None:
+        """Our feed has grown by what concerns this one: its peer gets it soon."""
+        peer = self._peer_of(feed)
         if peer is not None:
             self._tell(peer)
+
+    def _tell_renter(self, lease: Lease) -> None:
+        self.tell_feed(lease.renter)
 
     def _peer_of(self, feed: PublicKey) -> PeerId | None:
         raw = certificate_in(self._ledger, feed)

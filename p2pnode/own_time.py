@@ -2,11 +2,8 @@
 
 from ledger.ledger import Ledger
 from p2pnode.cabinet import Cabinet
-from p2pnode.execution.worker import METERED_BYTES_MAX, Metered
-from protocol.codec import decode
-from protocol.tick import Tick
+from p2pnode.execution.meter import last_tick
 from protocol.units import Millis
-from protocol.wire import unpack
 
 
 def latest_signed(ledger: Ledger, cabinet: Cabinet) -> Millis:
@@ -26,8 +23,7 @@ def latest_signed(ledger: Ledger, cabinet: Cabinet) -> Millis:
     for lease in ledger.state.leases():
         if lease.owner != feed or lease.id in is_closed:
             continue
-        record = cabinet.get(f"leases/{lease.id.hex()}/metered")
-        if record is not None:
-            metered = decode(record, Metered, size_max=METERED_BYTES_MAX)
-            latest = max(latest, unpack(metered.tick, ledger.net, Tick).body.at_ms)
+        tick = last_tick(cabinet, ledger.net, lease.id)
+        if tick is not None:
+            latest = max(latest, tick.at_ms)
     return latest

@@ -19,7 +19,7 @@ from p2pnode.jobs.baggage import Baggage
 from p2pnode.matching.provider import Posting
 from p2pnode.network.transport import Directory, LocalDiscovery, Transport
 from protocol.genesis import Genesis, net_of
-from protocol.units import NetId
+from protocol.units import Millis, NetId
 
 
 class Service(Protocol):
@@ -49,6 +49,8 @@ class Ports:
     """None where no local network is asked."""
     bytes_moved: Callable[[], int] = lambda: 0
     """Sent and received so far; 0 where nobody counts."""
+    catch_up: Callable[[Millis], None] = lambda _told: None
+    """catch_up(told): the clock never tells an instant before this one; some never run back."""
     services: tuple[Service, ...] = ()
     """What some ports need running beneath the node, an engine's watcher for example."""
 

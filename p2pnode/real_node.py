@@ -162,6 +162,7 @@ def _ports(
         cabinet=FileCabinet(home.records),
         ledger=ledger,
         clock=clock,
+        catch_up=clock.catch_up,
         rng=random.Random(secrets.randbits(64)),  # noqa: S311 - choices among peers, no secret
         random_bytes=secrets.token_bytes,
     )

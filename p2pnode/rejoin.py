@@ -51,17 +51,20 @@ class Rejoin:
         neighbours: Callable[[], tuple[PeerId, ...]],
         compare: Callable[[PeerId], Awaitable[None]],
         begin_feed: Callable[[Millis], None],
+        recovered: Callable[[], None],
         clock: WallClock,
     ) -> None:
         """`compare` brings all that a peer has of our own feed; raises Unavailable or PeerFault.
 
-        `begin_feed` writes the first entry of a feed of which nobody has any.
+        `begin_feed` writes the first entry of a feed of which nobody has any. `recovered` is called
+        before we sign again, when our feed may have become longer.
         """
         self._ledger = ledger
         self._cabinet = cabinet
         self._neighbours = neighbours
         self._compare = compare
         self._begin_feed = begin_feed
+        self._recovered = recovered
         self._clock = clock
         self._over = trio.Event()
         self._answered: dict[PeerId, None] = {}
@@ -134,6 +137,7 @@ class Rejoin:
             await trio.sleep(POLL_S)
 
     def _go_on(self) -> None:
+        self._recovered()
         if self._head_seq() < 0:
             self._begin_feed(self._clock.now())
         elif self._ledger.fault() is not None:

@@ -16,7 +16,7 @@ def reputation_of(node: Node, peer: str, *, why: bool) -> ReputationDocument:
 
     Raises LocalFault if it is nobody's, or that of several.
     """
-    feed, standing = _feed_of(node, peer), node.standing
+    feed, standing = feed_named(node, peer), node.standing
     trust, money = standing.reckon(), standing.money
     view = trust.view
     finance, record = trust.finance(feed, money), trust.record(feed, money)
@@ -60,7 +60,11 @@ def reputation_of(node: Node, peer: str, *, why: bool) -> ReputationDocument:
     )
 
 
-def _feed_of(node: Node, text: str) -> PublicKey:
+def feed_named(node: Node, text: str) -> PublicKey:
+    """The feed in hexadecimal, of which a prefix is named; or of the peer with this id.
+
+    Raises LocalFault if it is nobody's, or that of several.
+    """
     digits = text.lower()
     if len(digits) >= PREFIX_DIGITS_MIN and all(each in "0123456789abcdef" for each in digits):
         feeds = [head.feed for head in node.ports.ledger.heads()]

@@ -74,6 +74,10 @@ class Standing:
             self._reliability[owner] = trust.reliability(owner, self.money)
         return self._reliability[owner]
 
+    def credit_micro(self, peer: PublicKey, money: str) -> int:
+        """With how much in this money the peer can be trusted, as of a moment ago."""
+        return self.trust().credit(peer, money)
+
     def trust(self) -> Trust:
         """The numbers of this epoch, as they are or were a moment ago."""
         view = None if self._trust is None else self._trust.view

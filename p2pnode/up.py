@@ -9,12 +9,16 @@ from dataclasses import dataclass
 import trio
 
 from p2pnode.api.app import build_app
+from p2pnode.api.job_routes import job_routes
+from p2pnode.api.ledger_routes import ledger_routes
+from p2pnode.api.money_routes import money_routes
 from p2pnode.api.server import serve_api
 from p2pnode.home import Home, locked, make_folders
 from p2pnode.job_views import JobViews
 from p2pnode.jobs.baggage import FileBaggage
 from p2pnode.ledger_views import LedgerViews
 from p2pnode.log import log_to
+from p2pnode.money_views import money_views
 from p2pnode.network.libp2p_adapter.host import SEEN_S
 from p2pnode.network.peer_text import address_text, peer_text
 from p2pnode.node import Node
@@ -84,10 +88,11 @@ async def _run(
 
 async def _serve(node: Node, home: Home, on_ready: Callable[[Ready], None]) -> None:
     """The node and its API until a signal."""
+    jobs = JobViews(node, FileBaggage(home.rentals))
+    ledger = LedgerViews(node.ports.ledger, node.replication.take)
     app = build_app(
         services_of(node, up_since=node.ports.clock.now()),
-        JobViews(node, FileBaggage(home.rentals)),
-        LedgerViews(node.ports.ledger, node.replication.take),
+        [*job_routes(jobs), *ledger_routes(ledger), *money_routes(money_views(node))],
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_cancel_on_signal, nursery.cancel_scope)

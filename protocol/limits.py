@@ -37,6 +37,10 @@ TICK_BYTES_MAX: Final = 1_024
 OUTCOME_BYTES_MAX: Final = 2_048
 RAIL_RECEIPT_BYTES_MAX: Final = 3_072
 """A receipt takes about 400; eight extensions take another 2,300."""
+PAYMENT_BYTES_MAX: Final = 4_096
+"""A payment reference takes under 900; eight extensions take another 2,300."""
+PAYOUT_CHARACTERS_MAX: Final = 512
+"""An account number, an address, and a sentence."""
 REVEAL_BYTES_MAX: Final = QUOTE_BYTES_MAX + SEAL_BYTES + 512
 """A sealed bid, and what hid it."""
 AUCTION_BYTES_MAX: Final = 1_048_576

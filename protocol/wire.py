@@ -15,6 +15,7 @@ from protocol.lease import LeaseRequest
 from protocol.limits import (
     ADVERT_BYTES_MAX,
     OUTCOME_BYTES_MAX,
+    PAYMENT_BYTES_MAX,
     QUOTE_BYTES_MAX,
     RAIL_RECEIPT_BYTES_MAX,
     REFUSAL_BYTES_MAX,
@@ -22,6 +23,7 @@ from protocol.limits import (
     SEAL_BYTES,
     TICK_BYTES_MAX,
 )
+from protocol.payment import PaymentReference
 from protocol.rail import RailReceipt
 from protocol.signing import Signer, digest, is_signed
 from protocol.tick import Outcome, Tick
@@ -37,6 +39,7 @@ KINDS: Final[dict[type[Wire], tuple[str, int]]] = {
     LeaseRequest: ("lease-request", QUOTE_BYTES_MAX),
     Tick: ("tick", TICK_BYTES_MAX),
     Outcome: ("outcome", OUTCOME_BYTES_MAX),
+    PaymentReference: ("payment", PAYMENT_BYTES_MAX),
     RailReceipt: ("rail", RAIL_RECEIPT_BYTES_MAX),
 }
 """Shape of a body -> (its kind, the most bytes it may have)."""

@@ -17,6 +17,7 @@ from testnet.bench.cli import bench
 from testnet.ledger_crash_cli import ledger_crash
 from testnet.offers import wait_for_offers
 from testnet.plan import plan_network
+from testnet.replicas_cli import replicas
 from testnet.state import Running, load, must_load, remove, save, state_folder, stop
 from testnet.world_cli import crash, world
 
@@ -141,6 +142,7 @@ testnet.add_command(bench)
 testnet.add_command(world)
 testnet.add_command(crash)
 testnet.add_command(ledger_crash)
+testnet.add_command(replicas)
 
 
 def _document(running: Running) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """An author that appends to a real ledger as fast as it can and says so, until it is killed.
 
-`python -m testnet.ledger_author HOME NAME SYNCED`. It tells its parent on standard output, in
+`python -m testnet.ledger_author HOME NAME SYNCED GROUP`. It tells its parent on standard output, in
 records of one length, that an entry is being signed, before it is, and that an append has returned.
 """
 
@@ -145,24 +145,30 @@ def statement_after(seq: int) -> Statement:
     )
 
 
-def append_next(ledger: Ledger, signer: Signer) -> Told:
-    """One entry more. Raises as `Ledger.append`."""
+def append_next(ledger: Ledger, signer: Signer, *, group: int = 1) -> list[Told]:
+    """As many entries more, made durable together. Raises as `Ledger.append_all`."""
     head = ledger.head(ledger.feed)
-    body = genesis_of(signer) if head is None else statement_after(head.seq)
-    entry = ledger.append(body, Millis(BEGIN + (0 if head is None else head.seq)))
-    return Told(what=APPENDED, seq=entry.seq, id=entry.id)
+    if head is None:
+        entries = [ledger.append(genesis_of(signer), BEGIN)]
+    elif group == 1:
+        entries = [ledger.append(statement_after(head.seq), Millis(BEGIN + head.seq))]
+    else:
+        bodies = [statement_after(head.seq + n) for n in range(group)]
+        entries = ledger.append_all(bodies, Millis(BEGIN + head.seq))
+    return [Told(what=APPENDED, seq=entry.seq, id=entry.id) for entry in entries]
 
 
 def main() -> None:
     """Append until killed."""
-    home, name, synced = sys.argv[1:]
+    home, name, synced, group = sys.argv[1:]
 
     def tell(told: Told) -> None:
         os.write(1, told.packed())
 
     with opened_author(Path(home), name, tell, is_synced=synced == "1") as (ledger, signer):
         while True:
-            tell(append_next(ledger, signer))
+            for told in append_next(ledger, signer, group=int(group)):
+                tell(told)
 
 
 if __name__ == "__main__":

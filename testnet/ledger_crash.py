@@ -58,6 +58,8 @@ class CrashPlan:
     """To be acknowledged over all kills, at least."""
     loses_power: bool
     seed: int
+    group: int = 1
+    """Entries that are made durable together."""
     is_synced: bool = True
     """False: the writer forgets to sync, and a loss of power must show it."""
 
@@ -105,12 +107,14 @@ class _Place:
     disk: LossyDisk | None
     deaths: int = 0
     signed: dict[int, Digest] = field(default_factory=dict)
+    """What no other id may ever stand for; at its place."""
     acknowledged: dict[int, Digest] = field(default_factory=dict)
 
     def hear(self, told: Told) -> None:
         """Take down a record of the author."""
-        if self.signed.setdefault(told.seq, told.id) != told.id:
-            self.toll.forks += 1
+        # Of a group nothing is seen before all of it is durable: a crash may take what was signed.
+        if told.what == APPENDED or self.plan.group == 1:
+            self.toll.forks += self.signed.setdefault(told.seq, told.id) != told.id
         if told.what == APPENDED:
             self.acknowledged[told.seq] = told.id
             self.toll.appends += 1
@@ -121,7 +125,7 @@ class _Place:
         """One life of the author, until it has appended so many, and its end."""
         command = [sys.executable, "-m", "testnet.ledger_author", str(self.home), self.name]
         with subprocess.Popen(  # noqa: S603
-            [*command, "1" if self.plan.is_synced else "0"],
+            [*command, "1" if self.plan.is_synced else "0", str(self.plan.group)],
             cwd=ROOT,
             env={} if self.disk is None else self.disk.environment(),
             stdout=subprocess.PIPE,
@@ -181,7 +185,9 @@ class _Place:
         raws = ledger.entries(ledger.feed, 0, 2**62)
         stored = {entry.seq: entry.id for entry in (read_entry(raw, NET) for raw in raws)}
         self.toll.lost += sum(stored.get(seq) != name for seq, name in self.acknowledged.items())
-        self.toll.forks += sum(self.signed.get(seq, name) != name for seq, name in stored.items())
+        # What is there after opening may be handed out, whoever of the author's lives made it.
+        for seq, name in stored.items():
+            self.toll.forks += self.signed.setdefault(seq, name) != name
 
 
 def run_ledger_crash(plan: CrashPlan, *, say: Callable[[str], None]) -> Toll:

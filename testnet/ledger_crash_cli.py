@@ -16,18 +16,31 @@ EXIT_BROKEN: Final = 1
 @click.option("--kills", default=50, show_default=True, help="How often the writer dies.")
 @click.option("--appends", default=100_000, show_default=True, help="Entries to acknowledge.")
 @click.option("--power-loss", is_flag=True, help="With each kill, lose what was not synced.")
+@click.option("--group", default=1, show_default=True, help="Entries made durable together.")
 @click.option("--unsynced", is_flag=True, help="Let the writer forget to sync: it must show.")
 @click.option("--seed", default=1, show_default=True, help="Which lives and losses.")
 @json_option
 def ledger_crash(
-    *, kills: int, appends: int, power_loss: bool, unsynced: bool, seed: int, as_json: bool
+    *,
+    kills: int,
+    appends: int,
+    power_loss: bool,
+    group: int,
+    unsynced: bool,
+    seed: int,
+    as_json: bool,
 ) -> None:
     """Kill the writer of a ledger on real files, and see that nothing acknowledged is lost."""
-    if kills < 1 or appends < 1:
+    if min(kills, appends, group) < 1:
         raise LocalFault("at least one kill and one append are needed")
     module = importlib.import_module("testnet.ledger_crash")
     plan = module.CrashPlan(
-        kills=kills, appends=appends, loses_power=power_loss, seed=seed, is_synced=not unsynced
+        kills=kills,
+        appends=appends,
+        loses_power=power_loss,
+        seed=seed,
+        group=group,
+        is_synced=not unsynced,
     )
     toll = module.run_ledger_crash(plan, say=note)
     if as_json:

@@ -96,6 +96,8 @@ class Party:
         self._registry = MemoryRegistry()
         self._bootstrap: dict[PeerId, tuple[str, ...]] = {}
         self._count = 0
+        self.told: list[Millis] = []
+        """What the nodes' clocks were told not to fall behind, by any node."""
 
     def build(
         self,
@@ -191,6 +193,7 @@ class Party:
                     random_bytes=dice.randbytes,
                 ),
                 clock=clock,
+                catch_up=self.told.append,
                 rng=dice,
                 random_bytes=dice.randbytes,
             ),

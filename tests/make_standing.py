@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from ledger.bodies import Statement, read_body
 from ledger.entry import Entry
 from ledger.fold import State
 from ledger.fork_evidence import prove_fork
@@ -14,7 +15,7 @@ from ledger.unit_evidence import prove_same_counter
 from ledger.view import Failure, view_of
 from protocol.rules import BUNDLE, Bundle, Penalty
 from protocol.signing import Signer, digest
-from protocol.units import Digest, PublicKey
+from protocol.units import Digest, Micros, PublicKey
 from tests.make_ledger import HOUR, OWNER, UNIT, Feed, at, grant, statement
 
 MONEY = "USD"
@@ -88,6 +89,7 @@ class Story:
     entries: list[Entry] = field(default_factory=list)
     feeds: dict[PublicKey, Feed] = field(default_factory=dict)
     sums: dict[tuple[PublicKey, PublicKey], int] = field(default_factory=dict)
+    paid: dict[tuple[PublicKey, PublicKey], int] = field(default_factory=dict)
 
     def feed(self, of: Signer) -> Feed:
         if of.public not in self.feeds:
@@ -95,26 +97,31 @@ class Story:
             self.entries.append(new.open())
         return self.feeds[of.public]
 
-    def claim(self, owner: Signer, renter: Signer, amount: int, *, ts: int = 0) -> Entry:
-        """The owner's half alone; cumulative."""
+    def claim(
+        self, owner: Signer, renter: Signer, amount: int, *, ts: int = 0, is_paid: bool = True
+    ) -> Entry:
+        """The owner's half alone; cumulative. What is unpaid stays so until a paid one follows."""
         pair = (owner.public, renter.public)
         count = sum(each.feed == owner.public for each in self.entries)
         self.sums[pair] = self.sums.get(pair, 0) + amount
-        body = statement(renter, ctr=count, used=self.sums[pair])
+        if is_paid:
+            self.paid[pair] = self.sums[pair]
+        body = msgspec.structs.replace(
+            statement(renter, ctr=count, used=self.sums[pair]),
+            paid_micro=Micros(self.paid.get(pair, 0)),
+        )
         return self._add(owner, body, ts)
 
     def answer(self, renter: Signer, half: Entry, owner: Signer, *, ts: int = 0) -> Entry:
-        from ledger.bodies import Statement, read_body
-
         said = read_body(half.draft)
         assert isinstance(said, Statement)
         body = msgspec.structs.replace(said, peer=owner.public, half=half.id)
         return self._add(renter, body, ts)
 
     def settle(
-        self, owner: Signer, renter: Signer, amount: int, *, ts: int = 0
+        self, owner: Signer, renter: Signer, amount: int, *, ts: int = 0, is_paid: bool = True
     ) -> tuple[Entry, Entry]:
-        half = self.claim(owner, renter, amount, ts=ts)
+        half = self.claim(owner, renter, amount, ts=ts, is_paid=is_paid)
         return half, self.answer(renter, half, owner, ts=ts)
 
     def _add(self, by: Signer, body: object, ts: int) -> Entry:

@@ -19,8 +19,6 @@ from p2pnode.api.documents import (
     Problem,
     StatusDocument,
 )
-from p2pnode.api.job_routes import JobServices, job_routes
-from p2pnode.api.ledger_routes import LedgerServices, ledger_routes
 from p2pnode.api.reputation_documents import ReputationDocument
 from p2pnode.api.reputation_routes import reputation_routes
 from p2pnode.matching.search import Wish
@@ -49,8 +47,8 @@ class Services:
     """reputation(peer, why). Raises LocalFault."""
 
 
-def build_app(services: Services, jobs: JobServices, ledger: LedgerServices) -> Litestar:
-    """The application, ready for a server."""
+def build_app(services: Services, others: list[HTTPRouteHandler]) -> Litestar:
+    """The application, ready for a server; `others` are the routes of other files."""
 
     @get("/healthz")
     async def healthz() -> dict[str, str]:
@@ -100,9 +98,8 @@ def build_app(services: Services, jobs: JobServices, ledger: LedgerServices) -> 
     return _app(
         [
             *(healthz, status, offers, directory, arrivals, ask),
-            *job_routes(jobs),
-            *ledger_routes(ledger),
             *reputation_routes(services.reputation),
+            *others,
         ]
     )
 

@@ -8,6 +8,7 @@ from p2pnode.api import (
     documents,
     job_documents,
     ledger_documents,
+    money_documents,
     own_documents,
     reputation_documents,
 )
@@ -22,6 +23,7 @@ def _named() -> dict[str, type[msgspec.Struct]]:
         documents,
         job_documents,
         ledger_documents,
+        money_documents,
         own_documents,
         reputation_documents,
     ):

@@ -29,6 +29,8 @@ COMMANDS: Final = {
     "receipt": ("p2pnode.cli.receipt:receipt", "Check a receipt, without a node."),
     "lease": ("p2pnode.cli.lease:lease", "See the leases given and taken."),
     "ledger": ("p2pnode.cli.ledger:ledger", "See, verify and copy the replicated record."),
+    "earn": ("p2pnode.cli.earn:earn", "See what this node has earned; confirm payments."),
+    "spend": ("p2pnode.cli.spend:spend", "See what this node owes, and how to pay it."),
     "reputation": ("p2pnode.cli.reputation:reputation", "See what this node thinks of a peer."),
     "ask": ("p2pnode.cli.ask:ask", "See or set the price this node asks."),
     "demo": ("testnet.cli:demo", "Run a whole network on this machine, once."),

@@ -18,7 +18,8 @@ from p2pnode.cabinet import Cabinet
 from p2pnode.clock import WallClock
 from p2pnode.execution.engine import Ending, Engine, Run, RunId
 from p2pnode.execution.materials import Materials
-from protocol.codec import Wire, decode, encode
+from p2pnode.execution.meter import METERED_BYTES_MAX, Metered
+from protocol.codec import decode, encode
 from protocol.errors import LocalFault, PeerFault, Unavailable
 from protocol.job import Job
 from protocol.lease import charge
@@ -38,16 +39,6 @@ STOP_GRACE_MS: Final = MillisSpan(10_000)
 RETRY_ENGINE_S: Final = 1.0
 RETURN_MS: Final = MillisSpan(30_000)
 """After a restart of ours a renter has this long to let us know that it has accepted."""
-
-
-METERED_BYTES_MAX: Final = 4_096
-
-
-class Metered(Wire, frozen=True, kw_only=True):
-    """The last tick of a lease, and the renter's signature where it has come."""
-
-    tick: bytes
-    cosign: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +64,8 @@ class Shop:
     """Write our half of the account; once for each lease, however often it is called."""
     lapse: Callable[[Lease], None]
     """Let the units of a lease without a job go. Raises LocalFault."""
+    is_enough: Callable[[Lease], bool]
+    """Whether the renter owes us all that it may."""
     release_by_consent: Callable[[Lease, Millis, Signature], None]
     """Let the units go at the time to which the renter has consented. Raises LocalFault."""
 
@@ -191,6 +184,9 @@ class Worker:
                 await self._tick(MillisSpan(self._now() - began))
                 if self._is_unclaimed():
                     log.info("lease not accepted", extra={"lease": self.run_id})
+                    break
+                if self._shop.is_enough(self.lease):
+                    log.warning("renter owes all that it may", extra={"lease": self.run_id})
                     break
             await self._stop()
         [ending] = endings
@@ -311,11 +307,11 @@ class Worker:
     async def _await_consent(self) -> None:
         """Hold what the job left until the renter has it, or for an hour after the lease.
 
-        A lease that nobody accepts frees the units earlier.
+        A lease that nobody accepts, or nobody pays, frees the units earlier.
         """
         with trio.move_on_after(max(0, self._claim_by_ms - self._now()) / 1_000):
             await self.consented.wait()
-        if self._is_unclaimed():
+        if self._is_unclaimed() or self._shop.is_enough(self.lease):
             self._lapse()
         left_s = max(0, self._end_ms() + KEPT_MS - self._now()) / 1_000
         with trio.move_on_after(left_s):

@@ -12,8 +12,10 @@ needs_compiler = pytest.mark.skipif(
 )
 
 
-def crash(*, kills: int, loses_power: bool, is_synced: bool = True) -> Toll:
-    plan = CrashPlan(kills=kills, appends=400, loses_power=loses_power, seed=7, is_synced=is_synced)
+def crash(*, kills: int, loses_power: bool, group: int = 1, is_synced: bool = True) -> Toll:
+    plan = CrashPlan(
+        kills=kills, appends=400, loses_power=loses_power, seed=7, group=group, is_synced=is_synced
+    )
     return run_ledger_crash(plan, say=lambda _text: None)
 
 
@@ -29,6 +31,13 @@ def test_a_writer_that_lost_power_has_lost_nothing_that_it_acknowledged() -> Non
     toll = crash(kills=6, loses_power=True)
     assert toll.holds, toll
     assert toll.kills == 6
+    assert toll.appends >= 400
+
+
+@needs_compiler
+def test_a_writer_of_groups_that_lost_power_has_handed_out_nothing_that_it_takes_back() -> None:
+    toll = crash(kills=6, loses_power=True, group=20)
+    assert toll.holds, toll
     assert toll.appends >= 400
 
 

@@ -123,6 +123,23 @@ def test_a_claim_that_is_overdue_ends_what_its_owner_vouches_for_and_nothing_els
     assert flow(state, STRANGER, RENTER, epoch=late + 1) == 3_000_000
 
 
+def test_what_is_not_paid_is_at_risk_and_when_overdue_its_owner_vouches_no_more() -> None:
+    story, (owner, renter, _) = traders()
+    before = flow(story.state(), owner, renter)
+    half, _ = story.settle(owner, renter, 1_000, is_paid=False)
+    state = story.state()
+    [(at_risk, by, amount)] = seen(state, owner).view.exposures(MONEY)
+    assert (at_risk, by, amount) == (half.id, renter.public, 1_000)
+    assert flow(state, owner, renter) < before + 1_000
+    late = TODAY + BUNDLE.overdue_epochs
+    assert flow(state, owner, renter, epoch=late) > 0
+    assert flow(state, owner, renter, epoch=late + 1) == 0
+    assert flow(state, renter, owner, epoch=late + 1) > 0
+    story.claim(owner, renter, 0)
+    assert seen(story.state(), owner).view.facts.owed == ()
+    assert flow(story.state(), owner, renter, epoch=late + 1) > 0
+
+
 def test_halves_under_an_unknown_bundle_settle_nothing_and_those_after_them_only_their_own() -> (
     None
 ):
@@ -217,6 +234,10 @@ def test_a_grant_is_at_risk_until_its_owner_has_stated_what_came_of_it() -> None
     story.entries.append(half)
     assert seen(story.state(), OWNER).view.exposures(MONEY) == [(half.id, RENTER.public, 9)]
     story.answer(RENTER, half, OWNER)
+    [(_, _, unpaid)] = seen(story.state(), OWNER).view.exposures(MONEY)
+    assert unpaid == 9
+    story.sums[OWNER.public, RENTER.public] = 5_000_009
+    story.claim(OWNER, RENTER, 0)
     assert seen(story.state(), OWNER).view.exposures(MONEY) == []
 
 

@@ -8,7 +8,7 @@ import trio
 from ledger.receipt import check_receipt
 from p2pnode.execution.engine import Ending, Run, RunId
 from p2pnode.execution.fake_engine import FakeEngine, Script
-from p2pnode.execution.worker import Metered
+from p2pnode.execution.meter import Metered
 from p2pnode.network.memory_transport import MemoryHub
 from protocol.codec import decode
 from protocol.errors import LocalFault, Unavailable

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from p2pnode.execution.fake_engine import Script
-from p2pnode.execution.worker import METERED_BYTES_MAX, Metered
+from p2pnode.execution.meter import METERED_BYTES_MAX, Metered
 from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.own_time import latest_signed
 from protocol.codec import decode

@@ -285,6 +285,7 @@ async def test_a_peer_that_hangs_does_not_keep_the_others_from_being_asked(
         neighbours=lambda: tuple(PeerId(b"%d" % n) for n in range(4)),
         compare=compare,
         begin_feed=lambda _now: None,
+        recovered=lambda: None,
         clock=VirtualClock(),
     )
     rejoin.begin()
@@ -293,3 +294,17 @@ async def test_a_peer_that_hangs_does_not_keep_the_others_from_being_asked(
         await rejoin.run()
     assert rejoin.why_held is None
     assert mine.fault() is None
+
+
+async def test_a_clock_that_was_set_back_does_not_run_behind_a_feed_that_was_recovered(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    owner, _ = await tenancy(party)
+    await stop(owner)
+    again = await party.start(party.revive(owner.node, store=MemoryStore()))
+    assert party.told == []
+    await held_for(again.node)
+    head = again.node.ports.ledger.head(again.node.ports.ledger.feed)
+    assert head is not None
+    assert head.seq > 0
+    assert party.told == [head.ts_ms]

@@ -10,12 +10,16 @@ import pytest
 import trio
 
 from p2pnode.api.app import build_app
+from p2pnode.api.job_routes import job_routes
+from p2pnode.api.ledger_routes import ledger_routes
+from p2pnode.api.money_routes import money_routes
 from p2pnode.api.schemas import DOCUMENTS, schema_of
 from p2pnode.job_views import JobViews
 from p2pnode.jobs.baggage import FileBaggage
 from p2pnode.jobs.jobfile import ENDED
 from p2pnode.ledger_views import LedgerViews
 from p2pnode.matching.search import Wish
+from p2pnode.money_views import money_views
 from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.status import arrivals_of, offers_of, services_of, status_of
 from protocol.errors import LocalFault
@@ -90,7 +94,11 @@ async def test_what_a_node_tells_keeps_to_its_schemas(
             await driver.changed.wait()
     jobs = JobViews(renter, FileBaggage(tmp_path))
     ledger = LedgerViews(renter.ports.ledger, renter.replication.take)
+    money = money_views(renter)
     told = [
+        money.accounts(),
+        money.statement(None, since_ms=None, until_ms=None),
+        await money.debts(),
         status_of(renter, up_since=EPOCH),
         offers_of(renter, Wish(), limit=9),
         arrivals_of(renter),
@@ -108,4 +116,5 @@ async def test_what_a_node_tells_keeps_to_its_schemas(
         assert faults(document, schema_of(document["schema"])) == []
     assert len({document["schema"] for document in map(as_json, told)}) == len(told)
     # The server warns of what its next version will not take; here a warning is an error.
-    assert build_app(services_of(renter, up_since=EPOCH), jobs, ledger).routes
+    others = [*job_routes(jobs), *ledger_routes(ledger), *money_routes(money)]
+    assert build_app(services_of(renter, up_since=EPOCH), others).routes

@@ -1,0 +1,120 @@
+"""What the node tells of debts and payments, as JSON. Sums in micro-units of a named money."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+Side = Literal["owner", "renter"]
+"""Whether this node is owed, or owes."""
+
+
+class AccountDocument(Struct, frozen=True, kw_only=True):
+    """One account: a peer, a unit of money and a side. All sums are cumulative."""
+
+    side: Side
+    peer_feed: str
+    money: str
+    used_ms: int
+    """GPU-milliseconds that both have signed."""
+    agreed_micro: int
+    """What both have signed: proved."""
+    claimed_micro: int
+    """What the owner states besides, and the renter has not signed: claimed."""
+    paid_micro: int
+    """What has arrived by the owner's own signed word."""
+    due_micro: int
+    since_ms: int | None
+    """When the oldest part that is not paid was signed by both."""
+    overdue: bool
+    reference: str
+    """Under which a payment is looked for; both sides can work it out."""
+
+
+class AccountListDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode earn list` and `spend list`."""
+
+    schema: str = "p2pnode.account.list/1"
+    items: tuple[AccountDocument, ...]
+
+
+class TotalDocument(Struct, frozen=True, kw_only=True):
+    """All accounts of one side in one money."""
+
+    money: str
+    agreed_micro: int
+    claimed_micro: int
+    paid_micro: int
+    due_micro: int
+    used_ms: int
+
+
+class SummaryDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode earn summary` and `spend summary`: a total for each money."""
+
+    schema: str = "p2pnode.account.summary/1"
+    items: tuple[TotalDocument, ...]
+
+
+class LineDocument(Struct, frozen=True, kw_only=True):
+    """What one statement of an owner added to its account."""
+
+    side: Side
+    peer_feed: str
+    money: str
+    at_ms: int
+    half: str
+    """Id of the statement."""
+    lease: str | None
+    used_ms: int
+    amount_micro: int
+    paid_micro: int
+    claim: Literal["proved", "claimed"]
+    """Proved: both have signed it."""
+
+
+class StatementDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode earn export` and `spend export`: the lines of accounts, oldest first."""
+
+    schema: str = "p2pnode.account.statement/1"
+    items: tuple[LineDocument, ...]
+
+
+class DebtDocument(Struct, frozen=True, kw_only=True):
+    """What this node owes one owner, and how that wants to be paid."""
+
+    peer_feed: str
+    money: str
+    due_micro: int
+    since_ms: int | None
+    overdue: bool
+    reference: str
+    payout: str | None
+    """By the owner's own signed word, for people; None if it could not be asked."""
+    signed: str | None
+    """That word, sealed by the owner, in hexadecimal."""
+    why: str
+    """Why there is no payout."""
+
+
+class DebtListDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode spend settle`."""
+
+    schema: str = "p2pnode.debt.list/1"
+    items: tuple[DebtDocument, ...]
+
+
+class ConfirmOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A payment that has arrived."""
+
+    peer: str
+    amount_micro: int
+    money: str
+
+
+class ConfirmedDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode earn confirm`."""
+
+    schema: str = "p2pnode.payment.confirmed/1"
+    half: str
+    """Id of our statement that says so."""
+    account: AccountDocument

@@ -1,0 +1,87 @@
+"""Builds what a node has to do with money: accounts, debts, standing, and the credit it gives."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from p2pnode.accounts import Accounts, Reach
+from p2pnode.config import Config
+from p2pnode.credit_line import CreditLine, credit_terms
+from p2pnode.identity import Identity
+from p2pnode.links import Links
+from p2pnode.own_books import OwnBooks
+from p2pnode.ports import Ports
+from p2pnode.settling import Settling
+from p2pnode.standing import Standing
+from protocol.genesis import Genesis
+from protocol.units import PeerId, PublicKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bookkeeping:
+    """The parts."""
+
+    standing: Standing
+    accounts: Accounts
+    books: OwnBooks
+    settling: Settling
+    credit_line: CreditLine
+
+
+def build_bookkeeping(
+    *,
+    config: Config,
+    genesis: Genesis,
+    identity: Identity,
+    ports: Ports,
+    links: Links,
+    tell: Callable[[PeerId], None],
+    changed: Callable[[], None],
+    failures: Callable[[], Mapping[PublicKey, int]],
+) -> Bookkeeping:
+    """All of them, wired to each other.
+
+    `tell` lets a peer know that our feed has grown; `changed` is called when our units are given or
+    come free; `failures` is how often owners failed us.
+    """
+    ledger, clock = ports.ledger, ports.clock
+    standing = Standing(ledger=ledger, money=genesis.money, failures=failures, clock=clock)
+    accounts = Accounts(
+        ledger=ledger,
+        signer=identity.feed,
+        certificate=identity.certificate_raw,
+        genesis=genesis,
+        cabinet=ports.cabinet,
+        reach=Reach(ask=links.ask, fetch=links.fetch_more, tell=tell, who_is=links.who_is),
+        clock=clock,
+    )
+    books = OwnBooks(
+        ledger=ledger,
+        accounts=accounts,
+        cabinet=ports.cabinet,
+        tell=tell,
+        changed=changed,
+        clock=clock,
+    )
+    settling = Settling(
+        ledger=ledger,
+        signer=identity.feed,
+        payout=config.pricing.payout,
+        ask_feed=links.ask_feed,
+        who_is=links.who_is,
+        tell=books.tell_feed,
+        clock=clock,
+    )
+    credit_line = CreditLine(
+        ledger=ledger,
+        terms=credit_terms(config),
+        credit=standing.credit_micro,
+        metered=books.metered,
+        clock=clock,
+    )
+    return Bookkeeping(
+        standing=standing,
+        accounts=accounts,
+        books=books,
+        settling=settling,
+        credit_line=credit_line,
+    )

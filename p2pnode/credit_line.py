@@ -1,0 +1,137 @@
+"""How far an owner lets a renter run up a debt: what a newcomer may owe, and what trust adds.
+
+Money of test networks is worth nothing, so nothing of it is at risk.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ledger.debts import Debt, debts_of
+from ledger.fold import Lease
+from ledger.ledger import Ledger
+from ledger.trades import WORTHLESS
+from p2pnode.clock import WallClock
+from p2pnode.config import Config
+from p2pnode.quantities import Money, format_money
+from protocol.lease import LeaseRequest, charge
+from protocol.rules import BUNDLE
+from protocol.units import Digest, Micros, MillisSpan, PublicKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What the owner has chosen."""
+
+    billing_ms: MillisSpan
+    newcomer: Money | None
+    """None: the price of one billing period."""
+
+
+def credit_terms(config: Config) -> Terms:
+    """Those in the owner's configuration."""
+    return Terms(billing_ms=config.pricing.billing, newcomer=config.pricing.newcomer_credit)
+
+
+class CreditLine:
+    """One owner's policy, asked before a lease is given and while it runs."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        terms: Terms,
+        credit: Callable[[PublicKey, str], int],
+        metered: Callable[[Digest], Micros],
+        clock: WallClock,
+    ) -> None:
+        """`credit` is what the ledger's derivation trusts the renter with, in this money.
+
+        `metered` is what the last tick of a lease says.
+        """
+        self._ledger = ledger
+        self._terms = terms
+        self._credit = credit
+        self._metered = metered
+        self._clock = clock
+
+    def refusal(self, request: LeaseRequest, renter: PublicKey) -> str | None:
+        """Why the renter gets no such lease, in a sentence; None if it does."""
+        money = request.money
+        if money == WORTHLESS or renter == self._ledger.feed:
+            return None
+        debt = self.debt(renter, money)
+        if debt is not None and self.is_overdue(debt):
+            return f"{format_money(debt.due_micro, money)} have not been paid for too long"
+        open_leases = self._open(renter, money)
+        promised = sum(
+            max(self._first_bill(each), self._metered(lease)) for lease, each in open_leases
+        )
+        wanted = _owed(debt) + promised + self._first_bill(request)
+        limit = self.limit(renter, request)
+        if wanted <= limit:
+            return None
+        return (
+            f"would owe {format_money(Micros(wanted), money)}, "
+            f"and may owe {format_money(limit, money)}"
+        )
+
+    def is_enough(self, lease: Lease) -> bool:
+        """Whether the renter owes all that it may, what this lease has metered included."""
+        money = lease.request.money
+        if money == WORTHLESS or lease.renter == self._ledger.feed:
+            return False
+        metered = sum(self._metered(each) for each, _ in self._open(lease.renter, money))
+        owed = _owed(self.debt(lease.renter, money)) + metered
+        return owed > self.limit(lease.renter, lease.request)
+
+    def limit(self, renter: PublicKey, request: LeaseRequest) -> Micros:
+        """What the renter may owe us in the money of this request."""
+        newcomer = self._terms.newcomer
+        if newcomer is None:
+            known = _price(request, self._terms.billing_ms)
+        else:
+            known = newcomer.micros if newcomer.code == request.money else Micros(0)
+        return Micros(known + self._credit(renter, request.money))
+
+    def is_overdue(self, debt: Debt) -> bool:
+        """Whether something of it should have been paid by now."""
+        if debt.money == WORTHLESS or debt.since_ms is None:
+            return False
+        grace_ms = BUNDLE.overdue_epochs * BUNDLE.epoch_ms
+        return self._clock.now() > debt.since_ms + self._terms.billing_ms + grace_ms
+
+    def debt(self, renter: PublicKey, money: str) -> Debt | None:
+        """What the renter owes us in this money; None if there has been nothing."""
+        own = self._ledger.feed
+        debts = debts_of(self._ledger.state, own)
+        key = (own, renter, money)
+        return next((each for each in debts if (each.owner, each.renter, each.money) == key), None)
+
+    def _open(self, renter: PublicKey, money: str) -> list[tuple[Digest, LeaseRequest]]:
+        """Leases of ours with this renter of which our books say nothing yet."""
+        state, own = self._ledger.state, self._ledger.feed
+        stated = dict.fromkeys(
+            half.statement.lease for half in state.halves(own, renter, money=money)
+        )
+        return [
+            (lease.id, lease.request)
+            for lease in state.leases()
+            if (lease.owner, lease.renter, lease.request.money) == (own, renter, money)
+            and lease.id not in stated
+            and lease.reason is None
+        ]
+
+    def _first_bill(self, request: LeaseRequest) -> Micros:
+        """What can be owed for it before a bill is due."""
+        span = MillisSpan(request.end_ms - request.start_ms)
+        return _price(request, min(span, self._terms.billing_ms))
+
+
+def _price(request: LeaseRequest, span: MillisSpan) -> Micros:
+    used = MillisSpan(span * len(request.units))
+    return charge(used, Micros(request.micro_per_gpu_hour))
+
+
+def _owed(debt: Debt | None) -> int:
+    """What is agreed or claimed, and not paid."""
+    return 0 if debt is None else max(0, debt.stated_micro - debt.paid_micro)

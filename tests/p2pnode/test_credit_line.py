@@ -1,0 +1,143 @@
+"""How far a renter may run up a debt, before a lease is given and while it runs."""
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from ledger.bodies import Statement
+from ledger.ledger import Ledger
+from p2pnode.credit_line import CreditLine, Terms
+from p2pnode.quantities import Money
+from protocol.lease import LeaseRequest
+from protocol.rules import BUNDLE
+from protocol.units import Digest, Micros, Millis, MillisSpan, PublicKey
+from tests.make_ledger import (
+    HOUR,
+    OWNER,
+    RENTER,
+    UNIT,
+    UNIT2,
+    Feed,
+    at,
+    lease_request,
+    opened_ledger,
+    sealed,
+    statement,
+)
+
+PRICE = 250_000
+"""Of an hour of one unit, as `lease_request` has it."""
+DAY = 24 * HOUR
+
+
+class Owner:
+    """An owner's ledger, its policy, and what would come from elsewhere."""
+
+    def __init__(self, newcomer: Money | None = None, *, billing: int = DAY) -> None:
+        self.ledger: Ledger = opened_ledger()
+        self.time = at(0)
+        self.trust = 0
+        self.meter: dict[Digest, int] = {}
+        self.line = CreditLine(
+            ledger=self.ledger,
+            terms=Terms(billing_ms=MillisSpan(billing), newcomer=newcomer),
+            credit=self.credit,
+            metered=lambda lease: Micros(self.meter.get(lease, 0)),
+            clock=self,
+        )
+
+    def now(self) -> Millis:
+        return self.time
+
+    def credit(self, renter: PublicKey, money: str) -> int:
+        assert (renter, money) == (RENTER.public, "USD")
+        return self.trust
+
+    def refuses(self, request: LeaseRequest) -> str | None:
+        return self.line.refusal(request, RENTER.public)
+
+    def owe(self, amount: int, *, paid: int = 0, ctr: int = 1) -> None:
+        """Both have signed so much, and so much of it is paid."""
+        said = Statement(
+            peer=RENTER.public,
+            ctr=ctr,
+            used_ms=MillisSpan(1),
+            amount_micro=Micros(amount),
+            money="USD",
+            paid_micro=Micros(paid) if paid else UNSET,
+        )
+        half = self.ledger.append(said, self.time)
+        renter = Feed(RENTER)
+        entries = [renter.open(), renter.add(statement(OWNER, ctr=0, used=0))]
+        answer = replace(said, peer=OWNER.public, half=half.id)
+        for entry in (*entries, renter.add(answer)):
+            self.ledger.ingest(entry.raw)
+
+
+def hours(count: int, *, unit: bytes = UNIT, nonce: int = 0) -> LeaseRequest:
+    return lease_request(((unit, 0),), end=1_000 + count * HOUR, nonce=nonce)
+
+
+def test_a_stranger_may_owe_one_billing_period() -> None:
+    owner = Owner()
+    assert owner.refuses(hours(24)) is None
+    # Of a longer lease one period can be owed before it is paid.
+    assert owner.refuses(hours(24 * 60)) is None
+    owner.ledger.grant(sealed(hours(24)), at(0))
+    assert owner.refuses(hours(1, unit=UNIT2, nonce=1)) is not None
+
+
+def test_what_is_paid_may_be_owed_again() -> None:
+    owner = Owner(Money(Micros(PRICE), "USD"))
+    owner.owe(PRICE)
+    why = owner.refuses(hours(1))
+    assert why == "would owe 0.50 USD, and may owe 0.25 USD"
+    owner.ledger.append(
+        Statement(
+            peer=RENTER.public, ctr=2, used_ms=MillisSpan(1), amount_micro=Micros(PRICE),
+            money="USD", paid_micro=Micros(PRICE),
+        ),
+        owner.time,
+    )  # fmt: skip
+    assert owner.refuses(hours(1)) is None
+
+
+def test_trust_adds_to_what_a_newcomer_may_owe() -> None:
+    owner = Owner(Money(Micros(PRICE), "USD"))
+    assert owner.refuses(hours(2)) is not None
+    owner.trust = PRICE
+    assert owner.refuses(hours(2)) is None
+
+
+def test_a_sum_in_other_money_is_no_credit() -> None:
+    owner = Owner(Money(Micros(10**9), "EUR"))
+    assert owner.refuses(hours(1)) is not None
+
+
+def test_who_has_not_paid_for_too_long_gets_nothing_however_much_it_may_owe() -> None:
+    owner = Owner(Money(Micros(10**9), "USD"))
+    owner.owe(5)
+    due = at(DAY + BUNDLE.overdue_epochs * BUNDLE.epoch_ms)
+    owner.time = due
+    assert owner.refuses(hours(1)) is None
+    owner.time = Millis(due + 1)
+    assert owner.refuses(hours(1)) == "0.000005 USD have not been paid for too long"
+
+
+def test_a_lease_ends_when_more_has_been_metered_than_may_be_owed() -> None:
+    owner = Owner(billing=HOUR)
+    granted = owner.ledger.grant(sealed(hours(3)), at(0))
+    lease = owner.ledger.lease(granted.id)
+    assert lease is not None
+    owner.meter[granted.id] = PRICE
+    assert not owner.line.is_enough(lease)
+    owner.meter[granted.id] = PRICE + 1
+    assert owner.line.is_enough(lease)
+    owner.trust = 1
+    assert not owner.line.is_enough(lease)
+
+
+def test_money_of_a_test_network_is_never_at_risk() -> None:
+    owner = Owner(Money(Micros(0), "TEST"))
+    assert owner.refuses(replace(hours(24), money="TEST")) is None
+    own = owner.line.refusal(hours(24), OWNER.public)
+    assert own is None
