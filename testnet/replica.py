@@ -13,7 +13,7 @@ from ledger.frontier import Frontier
 from ledger.guard import MemoryGuard
 from ledger.ledger import Ledger, open_ledger
 from ledger.store import MemoryStore, Store
-from ledger.sync import Session
+from ledger.sync import Effect, Ingest, Session
 from protocol.errors import PeerFault
 from protocol.signing import Signer
 from protocol.units import NetId, PublicKey
@@ -98,13 +98,23 @@ def converse(
             talks.frames += 1
             talks.size += len(frame) + 4
             for effect in sides[to].handle(frame):
-                sides[to].perform(effect)
+                _perform(sides[to], effect)
             waiting += [(1 - to, speakers[to].speak(each)) for each in sides[to].reply()]
     except PeerFault as fault:
         talks.faults[fault.rule] = talks.faults.get(fault.rule, 0) + 1
     finally:
         for side in sides:
             side.settle()
+
+
+def _perform(side: Session, effect: Effect) -> None:
+    """All of the effect. Raises PeerFault at the first part that breaks a rule."""
+    left: Effect | None = effect
+    while left is not None:
+        done = side.perform(left)
+        if done is not None and done.fault is not None:
+            raise done.fault
+        left = left.after(done) if done is not None and isinstance(left, Ingest) else None
 
 
 def fold_digest(state: State) -> bytes:

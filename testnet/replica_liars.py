@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from msgspec import UNSET, structs
@@ -111,7 +111,7 @@ def forging(of: Replica) -> Callable[[bytes], bytes]:
 def _forged(of: Replica, raw: bytes) -> bytes:
     entry = read_entry(raw, of.ledger.net)
     header = structs.replace(entry.header, rules=b"no rules")
-    draft = replace(entry.draft, header=header, hdr=encode(header))
+    draft = structs.replace(entry.draft, header=header, hdr=encode(header))
     return seal(draft, signer=of.signer, net=of.ledger.net).raw
 
 

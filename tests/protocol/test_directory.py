@@ -40,7 +40,7 @@ def test_pairs_that_share_a_gossip_topic_share_a_key() -> None:
 
 def test_the_key_is_pinned() -> None:
     assert key(24, "EU", 3).hex() == (
-        "b3be9d32304536897dd00e26616fb7bddeb3ccdc8620ac9a83819d50fd5e19d7"
+        "3df05be440b09824638bc5f5093e97cda2d528cf05b59d1b6aa90f6ded696edd"
     )
 
 
