@@ -7,6 +7,8 @@ names them and decides only when it is asked.
 from bisect import bisect_left
 from dataclasses import dataclass
 
+from msgspec import UNSET
+
 from ledger.bodies import (
     Accept,
     Body,
@@ -20,6 +22,7 @@ from ledger.bodies import (
     requested,
 )
 from ledger.capability_bodies import Capacity
+from ledger.continuity_bodies import Checkpoint
 from ledger.entry import Entry
 from ledger.statements import is_answer
 from ledger.units_chain import Turn, turns_of
@@ -70,6 +73,16 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointPart:
+    """A CHECKPOINT as far as it says what it covers."""
+
+    upto: int
+    start: bytes
+    stop: bytes | None
+    ts_ms: Millis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Half:
     """One side's STATEMENT and where it stands."""
 
@@ -90,6 +103,10 @@ class State:
     """The fold of all entries applied so far. One owner."""
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """As if nothing had been applied."""
         self._granted: dict[Digest, Granted] = {}
         self._accepted: dict[Digest, dict[PublicKey, None]] = {}
         self._released: dict[Digest, dict[Digest, Released]] = {}
@@ -99,6 +116,7 @@ class State:
         self._accounts: dict[PublicKey, dict[Account, None]] = {}
         self._forks: dict[PublicKey, int] = {}
         self._devices: dict[tuple[PublicKey, bytes], dict[Digest, bytes]] = {}
+        self._checkpoints: dict[PublicKey, dict[Digest, CheckpointPart]] = {}
         self._probes: dict[tuple[Digest, int], dict[Digest, tuple[PublicKey, Verdict]]] = {}
 
     def __eq__(self, other: object) -> bool:
@@ -185,6 +203,10 @@ class State:
         """What was found in a period of a lease: id of the entry -> who says it, and what."""
         return dict(self._probes.get((lease, period), {}))
 
+    def checkpoints(self, author: PublicKey) -> list[CheckpointPart]:
+        """The author's checkpoints, each part by itself, by the ids of their entries."""
+        return [part for _, part in sorted(self._checkpoints.get(author, {}).items())]
+
     def granted(self, grant: Digest) -> Granted | None:
         """The GRANT with this id as it was written."""
         return self._granted.get(grant)
@@ -244,6 +266,14 @@ class State:
                 for each in body.units:
                     device = (entry.feed, each.fingerprint)
                     self._devices.setdefault(device, {})[entry.id] = each.unit
+            case Checkpoint():
+                part = CheckpointPart(
+                    upto=body.upto,
+                    start=body.start,
+                    stop=None if body.stop is UNSET else body.stop,
+                    ts_ms=entry.header.ts_ms,
+                )
+                self._checkpoints.setdefault(entry.feed, {})[entry.id] = part
             case Probe():
                 period = (body.lease, body.period)
                 self._probes.setdefault(period, {})[entry.id] = (entry.feed, body.verdict)

@@ -191,9 +191,10 @@ class Intake:
 
     def _at(self, feed: PublicKey, seq: int) -> list[Entry]:
         """All entries there; only a forked feed can have more than one."""
+        records = self._held.records
         if self._held.state.fork_of(feed) is not None:
-            return self._held.records.at(feed, seq)
-        main = self._held.records.entry(feed, seq) if seq >= 0 else None
+            return records.headers_at(feed, seq)
+        main = None if seq < 0 else records.entry(feed, seq) or records.stub(feed, seq)
         return [] if main is None else [main]
 
     def _keep(self, entry: Entry, body: Body | None) -> Taken:

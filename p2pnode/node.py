@@ -7,6 +7,7 @@ from typing import Final
 import trio
 
 from p2pnode.bookkeeping import build_bookkeeping
+from p2pnode.checkpointing import keep_summed_up
 from p2pnode.config import Config
 from p2pnode.execution.lease_door import PROTOCOL as LEASE_PROTOCOL
 from p2pnode.execution.worker import Shop
@@ -308,6 +309,7 @@ class Node:
                 nursery.start_soon(self._open_shop, nursery)
             await nursery.start(self.jobs.run, self.rejoin.wait)
             nursery.start_soon(self.traffic.run, self.ports.bytes_moved)
+            nursery.start_soon(keep_summed_up, self.ports.ledger, self.ports.clock)
             log.info("node up", extra={"peer": self.identity.certificate.peer_id.hex()})
             task_status.started()
 
