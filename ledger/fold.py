@@ -108,6 +108,7 @@ class State:
     def clear(self) -> None:
         """As if nothing had been applied."""
         self._granted: dict[Digest, Granted] = {}
+        self._between: dict[tuple[PublicKey, PublicKey], dict[Digest, None]] = {}
         self._accepted: dict[Digest, dict[PublicKey, None]] = {}
         self._released: dict[Digest, dict[Digest, Released]] = {}
         self._turns: dict[tuple[PublicKey, bytes], Turn] = {}
@@ -150,6 +151,10 @@ class State:
             if release.owner == owner
         ]
         return min(ends, key=lambda end: end[:2])[2] if ends else None
+
+    def leases_of(self, owner: PublicKey, renter: PublicKey) -> list[Digest]:
+        """The leases between these two, sorted."""
+        return sorted(self._between.get((owner, renter), {}))
 
     def leases(self) -> list[Lease]:
         """All leases, in the order of their ids."""
@@ -236,6 +241,7 @@ class State:
         match body:
             case Grant():
                 renter, request = requested(body)
+                self._between.setdefault((entry.feed, renter), {})[entry.id] = None
                 self._granted[entry.id] = Granted(
                     owner=entry.feed,
                     seq=entry.seq,

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
-from p2pnode.accounts import Accounts, Reach
+from p2pnode.accounts import Accounts, Reach, cosigned
 from p2pnode.config import Config
 from p2pnode.credit_line import CreditLine, credit_terms
 from p2pnode.identity import Identity
@@ -12,6 +13,7 @@ from p2pnode.own_books import OwnBooks
 from p2pnode.ports import Ports
 from p2pnode.settling import Settling
 from p2pnode.standing import Standing
+from p2pnode.watch import Watch
 from protocol.genesis import Genesis
 from protocol.units import PeerId, PublicKey
 
@@ -25,6 +27,7 @@ class Bookkeeping:
     books: OwnBooks
     settling: Settling
     credit_line: CreditLine
+    watch: Watch
 
 
 def build_bookkeeping(
@@ -40,13 +43,14 @@ def build_bookkeeping(
 ) -> Bookkeeping:
     """All of them, wired to each other.
 
-    `tell` lets a peer know that our feed has grown; `changed` is called when our units are given or
-    come free; `failures` is how often owners failed us.
+    `tell`: our feed has grown; `changed`: units are given or free; `failures`: how often each owner.
     """
     ledger, clock = ports.ledger, ports.clock
     standing = Standing(ledger=ledger, money=genesis.money, failures=failures, clock=clock)
+    watch = Watch(ledger, partial(cosigned, ports.cabinet))
     accounts = Accounts(
         ledger=ledger,
+        fits=watch.look_at_tick,
         signer=identity.feed,
         certificate=identity.certificate_raw,
         genesis=genesis,
@@ -84,4 +88,5 @@ def build_bookkeeping(
         books=books,
         settling=settling,
         credit_line=credit_line,
+        watch=watch,
     )

@@ -6,6 +6,7 @@ from typing import Final
 
 import trio
 
+from ledger.entry import Entry
 from p2pnode.bookkeeping import build_bookkeeping
 from p2pnode.checkpointing import keep_summed_up
 from p2pnode.config import Config
@@ -115,7 +116,7 @@ class Node:
             streams=ports.transport,
             reach=self.peers.reach,
             wants=self._wants_feed if self.is_light else None,
-            on_entry=lambda _entry: self.spreader.note(),
+            on_entry=self._heard,
             rng=ports.rng,
         )
         self.spreader = Spreader(
@@ -162,7 +163,7 @@ class Node:
         )
         self.standing, self.accounts = keeping.standing, keeping.accounts
         self.books, self.settling = keeping.books, keeping.settling
-        self.credit_line = keeping.credit_line
+        self.credit_line, self.watch = keeping.credit_line, keeping.watch
 
     def _build_offers(self, incarnation: int) -> None:
         ports = self.ports
@@ -356,6 +357,11 @@ class Node:
             topics=self.genesis.bounds.advert_topics,
         )
         await self.ports.transport.publish(topic_name(self.net, index), sealed)
+
+    def _heard(self, entry: Entry) -> None:
+        """Somebody's feed has grown here."""
+        self.watch.look_at_entry(entry)
+        self.spreader.note()
 
     def _tell(self, peer: PeerId) -> None:
         """Our feed has grown: the counterparty gets it at once, everybody else soon."""

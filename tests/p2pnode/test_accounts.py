@@ -55,6 +55,7 @@ class Side:
         self.is_cut_off = False
         self.accounts = Accounts(
             ledger=self.ledger,
+            fits=lambda _raw: True,
             signer=signer,
             certificate=certificate(signer),
             genesis=GENESIS,
