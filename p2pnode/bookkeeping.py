@@ -43,7 +43,7 @@ def build_bookkeeping(
 ) -> Bookkeeping:
     """All of them, wired to each other.
 
-    `tell`: our feed has grown; `changed`: units are given or free; `failures`: how often each owner.
+    `tell`: our feed has grown; `changed`: units were given or freed; `failures`: of each owner.
     """
     ledger, clock = ports.ledger, ports.clock
     standing = Standing(ledger=ledger, money=genesis.money, failures=failures, clock=clock)

@@ -322,6 +322,7 @@ class Node:
         self.ports.transport.serve(LEASE_PROTOCOL, self.workplace.answer_stream)
         gpus = await self.ports.probe.read()
         self._device_of.update((gpu.unit, gpu.device) for gpu in gpus)
+        self.books.declare(gpus)
         shelves = shelves_of(gpus)
         self.provider.stock(shelves)
         await nursery.start(self.workplace.run)
