@@ -12,6 +12,7 @@ from msgspec import UNSET
 from ledger.bodies import (
     Accept,
     Body,
+    Genesis,
     Grant,
     GrantTurn,
     Reason,
@@ -22,11 +23,12 @@ from ledger.bodies import (
     requested,
 )
 from ledger.capability_bodies import Capacity
-from ledger.continuity_bodies import Checkpoint
+from ledger.continuity_bodies import Checkpoint, Successor
 from ledger.entry import Entry
 from ledger.statements import is_answer
 from ledger.units_chain import Turn, turns_of
 from ledger.witness_bodies import Probe, Verdict
+from protocol.certificate import certificate_known
 from protocol.lease import LeaseRequest
 from protocol.units import Digest, Millis, PublicKey
 
@@ -117,6 +119,9 @@ class State:
         self._accounts: dict[PublicKey, dict[Account, None]] = {}
         self._forks: dict[PublicKey, int] = {}
         self._devices: dict[tuple[PublicKey, bytes], dict[Digest, bytes]] = {}
+        self._roots: dict[PublicKey, PublicKey] = {}
+        self._of_root: dict[PublicKey, dict[PublicKey, None]] = {}
+        self._ended: dict[PublicKey, int] = {}
         self._checkpoints: dict[PublicKey, dict[Digest, CheckpointPart]] = {}
         self._probes: dict[tuple[Digest, int], dict[Digest, tuple[PublicKey, Verdict]]] = {}
 
@@ -221,8 +226,16 @@ class State:
         return self._forks.get(feed)
 
     def is_forked(self, feed: PublicKey, seq: int) -> bool:
-        """Whether this place is at or after a fork of its feed."""
-        return feed in self._forks and seq >= self._forks[feed]
+        """Whether this place is at or after a fork of its feed, or where its account ended it."""
+        return seq >= min(self._forks.get(feed, seq + 1), self._ended.get(feed, seq + 1))
+
+    def feeds_of_account(self, feed: PublicKey) -> list[PublicKey]:
+        """The feeds here whose first entries name the same root key as this one's, sorted.
+
+        The feed alone if its own first entry is not here.
+        """
+        root = self._roots.get(feed)
+        return [feed] if root is None else sorted(self._of_root[root])
 
     def fork(self, feed: PublicKey, seq: int) -> None:
         """Learns that the feed forks there; the lowest place known is kept."""
@@ -272,6 +285,13 @@ class State:
                 for each in body.units:
                     device = (entry.feed, each.fingerprint)
                     self._devices.setdefault(device, {})[entry.id] = each.unit
+            case Genesis():
+                root = certificate_known(body.certificate).root
+                self._roots[entry.feed] = root
+                self._of_root.setdefault(root, {})[entry.feed] = None
+            case Successor():
+                old = certificate_known(body.certificate).feed
+                self._ended[old] = min(body.ended, self._ended.get(old, body.ended))
             case Checkpoint():
                 part = CheckpointPart(
                     upto=body.upto,

@@ -59,14 +59,16 @@ class CreditLine:
         money = request.money
         if money == WORTHLESS or renter == self._ledger.feed:
             return None
-        debt = self.debt(renter, money)
-        if debt is not None and self.is_overdue(debt):
-            return f"{format_money(debt.due_micro, money)} have not been paid for too long"
-        open_leases = self._open(renter, money)
+        account = self._ledger.state.feeds_of_account(renter)
+        debts = [debt for feed in account if (debt := self.debt(feed, money)) is not None]
+        for debt in debts:
+            if self.is_overdue(debt):
+                return f"{format_money(debt.due_micro, money)} have not been paid for too long"
+        open_leases = [each for feed in account for each in self._open(feed, money)]
         promised = sum(
             max(self._first_bill(each), self._metered(lease)) for lease, each in open_leases
         )
-        wanted = _owed(debt) + promised + self._first_bill(request)
+        wanted = sum(map(_owed, debts)) + promised + self._first_bill(request)
         limit = self.limit(renter, request)
         if wanted <= limit:
             return None
@@ -80,8 +82,10 @@ class CreditLine:
         money = lease.request.money
         if money == WORTHLESS or lease.renter == self._ledger.feed:
             return False
-        metered = sum(self._metered(each) for each, _ in self._open(lease.renter, money))
-        owed = _owed(self.debt(lease.renter, money)) + metered
+        account = self._ledger.state.feeds_of_account(lease.renter)
+        open_leases = [each for feed in account for each, _ in self._open(feed, money)]
+        metered = sum(map(self._metered, open_leases))
+        owed = sum(_owed(self.debt(feed, money)) for feed in account) + metered
         return owed > self.limit(lease.renter, lease.request)
 
     def limit(self, renter: PublicKey, request: LeaseRequest) -> Micros:

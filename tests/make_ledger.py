@@ -55,8 +55,10 @@ def root_of(feed: Signer) -> Signer:
     return Signer(b"\x70" + feed.public[1:])
 
 
-def certificate(of: Signer, *, net: NetId = NET, not_after_ms: int = 10**10) -> bytes:
-    root, peer = root_of(of), Signer(b"\x71" + of.public[1:])
+def certificate(
+    of: Signer, *, net: NetId = NET, not_after_ms: int = 10**10, root: Signer | None = None
+) -> bytes:
+    root, peer = root or root_of(of), Signer(b"\x71" + of.public[1:])
     return sign_certificate(
         Certificate(
             net=net,
