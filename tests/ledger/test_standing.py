@@ -69,6 +69,23 @@ def test_one_counter_for_reservations_that_do_not_meet_is_punished_like_a_fork()
     assert verdict(meeting, state=forked_at(1)).ends_standing
 
 
+def test_one_interval_for_two_requests_is_fraud_and_for_one_request_an_accident() -> None:
+    for nonce, name in ((0, APART), (1, "A4")):
+        feed = opened()
+        branch = feed.branch()
+        branch.ts = 1
+        pair = feed.add(grant()), branch.add(grant(nonce=nonce))
+        raw = prove_same_counter(UNIT, *sorted(pair, key=lambda each: each.draft.hdr))
+        assert verdict(raw, state=forked_at(1)).name == name
+        # A replica that has the leases, and evidence that shows but one of them.
+        state = forked_at(1)
+        for entry in pair:
+            state.apply(entry)
+        case = replace(read_case(raw, NET), promised=())
+        [found] = judge((case,), state)
+        assert found.name == name
+
+
 def test_what_a_fork_does_to_a_units_chain_costs_no_more_than_the_fork() -> None:
     feed = opened()
     branch = feed.branch()
