@@ -142,18 +142,22 @@ class Frontier:
         """The evidence with this id."""
         return self._raw.get(proof)
 
-    def narrowed(self, only: dict[PublicKey, None]) -> tuple[Items[HeadItem], Items[Digest]]:
-        """The items that are about these feeds, as they are now."""
+    def heads_of(self, only: dict[PublicKey, None]) -> Items[HeadItem]:
+        """Where these feeds stand now."""
         heads: Items[HeadItem] = Items()
         for feed in only:
             item = self.heads.get(feed_key(feed))
             if item is not None:
                 heads.put(feed_key(feed), item, head_stamp(item))
+        return heads
+
+    def proofs_against(self, feeds: dict[PublicKey, None]) -> Items[Digest]:
+        """The evidence that accuses these feeds."""
         proofs: Items[Digest] = Items()
         for proof, feed in self._offenders.items():
-            if feed in only:
+            if feed in feeds:
                 proofs.put(proof_key(proof), proof, proof)
-        return heads, proofs
+        return proofs
 
 
 def offender(ledger: Ledger, raw: bytes) -> PublicKey:

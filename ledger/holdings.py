@@ -28,6 +28,8 @@ class Holdings:
         self._is_whole = True
         self.changes = 0
         """Writes so far."""
+        self.accusations = 0
+        """Writes of evidence so far."""
 
     @property
     def is_whole(self) -> bool:
@@ -61,6 +63,11 @@ class Holdings:
         self._store.write(batch, sync=sync)
         self.end_step()
         self.changes += bool(batch)
+
+    def write_grave(self, batch: Batch) -> None:
+        """A batch with evidence: on the disk on return. Raises as `Store.write`."""
+        self.write(batch, sync=True)
+        self.accusations += 1
 
     def move_head(self, feed: PublicKey, head: Link) -> None:
         """The feed's main chain ends there now."""

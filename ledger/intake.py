@@ -212,7 +212,10 @@ class Intake:
             put_head(batch, feed, link_of(entry.draft))
         if is_kept and is_ours:
             put_answer(batch, entry, body)
-        self._held.write(batch, sync=is_grave or is_ours)
+        if is_grave:
+            self._held.write_grave(batch)
+        else:
+            self._held.write(batch, sync=is_ours)
         if is_main:
             self._held.move_head(feed, link_of(entry.draft))
         if is_kept:
@@ -226,7 +229,7 @@ class Intake:
         offence = check(raw, self._held.net)
         batch = batch_of_evidence(self._held.records, [raw])
         if batch:
-            self._held.write(batch, sync=True)
+            self._held.write_grave(batch)
         self._held.learn_forks([raw])
         return offence
 

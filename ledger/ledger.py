@@ -61,6 +61,11 @@ class Ledger:
         return self._held.changes
 
     @property
+    def accusations(self) -> int:
+        """Writes of evidence since the ledger was opened: whoever passes it on compares this."""
+        return self._held.accusations
+
+    @property
     def uuid(self) -> bytes:
         """Of the store: a peer that meets another one must not count on what we had."""
         value = self._store.get(keys.meta(b"uuid"))

@@ -5,7 +5,7 @@ SPEC.md section 14.2. Nothing is retroactive: a bundle that is added judges only
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import UNSET
 
@@ -19,9 +19,11 @@ from ledger.limits import EVIDENCE_BYTES_MAX, HEADER_BYTES_MAX
 from ledger.units_chain import is_disjoint, turn_in
 from protocol.codec import decode, decode_plain
 from protocol.errors import PeerFault
+from protocol.lease import LeaseRequest
 from protocol.rules import BUNDLE, KEPT_PPM_MAX, Bundle, Penalty, digest_of_bundle
 from protocol.signing import digest
 from protocol.units import Digest, NetId, PublicKey
+from protocol.wire import unpack
 
 PREFIX_BYTES: Final = 8
 """As much of a bundle's digest as a header names."""
@@ -52,6 +54,15 @@ def bundle_of(prefix: bytes) -> Bundle | None:
     return BUNDLES.get(prefix)
 
 
+class Promise(NamedTuple):
+    """A unit's part of a lease, and the request that it answers."""
+
+    grant: Digest
+    interval: Interval
+    renter: PublicKey
+    nonce: bytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """What evidence shows by itself, its seals verified; the same wherever it is read."""
@@ -69,6 +80,8 @@ class Case:
     """Of the offender, as far as they are whole in it, sorted."""
     reserved: tuple[Interval, ...]
     """Of OF_UNITS: all that the entries leave open of the unit."""
+    promised: tuple[Promise, ...]
+    """Of OF_UNITS: the leases of the unit that the entries grant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +132,7 @@ def read_case(raw: bytes, net: NetId) -> Case:
         seq=max((header.seq for header in own), default=0),
         entries=tuple(sorted(entry.id for entry in entries if entry.feed == offence.offender)),
         reserved=_reserved(offence, entries) if offence.rule in OF_UNITS else (),
+        promised=_promised(offence, entries, net) if offence.rule in OF_UNITS else (),
     )
 
 
@@ -163,21 +177,23 @@ def _unit_of(case: Case) -> _Unit:
     return case.offence.offender, case.offence.key[1:17]
 
 
-def _granted(cases: Iterable[Case], state: State) -> dict[_Unit, list[Interval]]:
+def _granted(cases: Iterable[Case], state: State) -> dict[_Unit, list[Promise]]:
     """When the units of these cases are leased; all leases are gone through once."""
-    granted: dict[_Unit, list[Interval]] = {
+    granted: dict[_Unit, list[Promise]] = {
         _unit_of(case): [] for case in cases if case.offence.rule in OF_UNITS
     }
     for lease in state.leases() if granted else ():
         start = lease.request.start_ms
         for turn in lease.request.units:
             unit = (lease.owner, turn.unit)
-            if unit in granted and start < lease.ended_ms:
-                granted[unit].append(Interval(start, lease.ended_ms, turn.ctr))
+            if unit in granted:
+                interval = Interval(start, max(start, lease.ended_ms), turn.ctr)
+                nonce = lease.request.nonce
+                granted[unit].append(Promise(lease.id, interval, lease.renter, nonce))
     return granted
 
 
-def _row_of(case: Case, state: State, granted: Mapping[_Unit, list[Interval]]) -> str:
+def _row_of(case: Case, state: State, granted: Mapping[_Unit, list[Promise]]) -> str:
     """The row of the table.
 
     All leases of the unit are asked, because the entries that are kept as evidence are the least
@@ -188,8 +204,19 @@ def _row_of(case: Case, state: State, granted: Mapping[_Unit, list[Interval]]) -
     fork = state.fork_of(case.offence.offender)
     if fork is None or fork > case.seq:
         return case.offence.rule
-    leased = tuple(dict.fromkeys((*case.reserved, *granted[_unit_of(case)])))
-    return APART if is_disjoint(leased) else case.offence.rule
+    known = granted[_unit_of(case)]
+    # Of a lease that is known here it is known too where it ended.
+    ended = [each.grant for each in known]
+    told = [each for each in case.promised if each.grant not in ended]
+    promised = [each for each in (*told, *known) if each.interval.start_ms < each.interval.end_ms]
+    given = dict.fromkeys(each.interval for each in promised)
+    # One interval for two requests cheats a renter as two that overlap do, and looks like one.
+    requests = dict.fromkeys((each.interval, each.renter, each.nonce) for each in promised)
+    begun = [(each.interval.start_ms, each.interval.ctr) for each in known]
+    open_ones = (each for each in case.reserved if (each.start_ms, each.ctr) not in begun)
+    leased = tuple(dict.fromkeys((*open_ones, *given)))
+    is_harmless = is_disjoint(leased) and len(given) == len(requests)
+    return APART if is_harmless else case.offence.rule
 
 
 def _parts(raw: bytes) -> Iterator[bytes]:
@@ -222,3 +249,25 @@ def _reserved(offence: Offence, entries: list[Entry]) -> tuple[Interval, ...]:
     turns = (turn_in(body, unit) for body in bodies if isinstance(body, Grant | Release))
     opened = (each for turn in turns if turn is not None for each in turn.open)
     return tuple(sorted(dict.fromkeys(opened)))
+
+
+def _promised(offence: Offence, entries: list[Entry], net: NetId) -> tuple[Promise, ...]:
+    """The leases of the unit that the entries grant, each once, by entry.
+
+    Evidence is no judgement of requests: one that does not hold promises nobody anything.
+    """
+    unit = offence.key[1:17]
+    promised: list[Promise] = []
+    for entry in (each for each in entries if each.feed == offence.offender):
+        body = read_body(entry.draft)
+        turn = turn_in(body, unit) if isinstance(body, Grant) else None
+        if not isinstance(body, Grant) or turn is None or body.start_ms >= body.end_ms:
+            continue
+        try:
+            request = unpack(body.request, net, LeaseRequest)
+        except PeerFault:
+            continue
+        interval = Interval(body.start_ms, body.end_ms, turn.ctr)
+        nonce = request.body.nonce
+        promised.append(Promise(entry.id, interval, request.signer, nonce))
+    return tuple(dict.fromkeys(promised))

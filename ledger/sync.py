@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from ledger.bodies import GRANT, RELEASE
 from ledger.entry import Entry
-from ledger.frontier import Frontier, HeadItem, head_key, offender, proof_id, proof_key
+from ledger.frontier import Frontier, HeadItem, head_key, proof_id, proof_key
 from ledger.ledger import Ledger, RunTaken, Taken
 from ledger.limits import (
     COMPARE_BYTES,
@@ -139,8 +139,8 @@ class Session:
     def perform(self, effect: Effect) -> RunTaken | None:
         """Does it; what became of entries, of which some may be left to do (`Ingest.after`).
 
-        None for entries that wait to be judged. Raises PeerFault `sync.scope`, or as
-        `Ledger.accuse` and `Ledger.take_on_trust`.
+        None for entries that wait to be judged. Raises PeerFault as `Ledger.accuse` and
+        `Ledger.take_on_trust`.
         """
         match effect:
             case Accuse():
@@ -234,9 +234,9 @@ class Session:
         return {feed: None for feed in theirs.only if named is None or feed in named}
 
     def _items(self, only: Feeds | None) -> tuple[Items[HeadItem], Items[Digest]]:
-        if only is None:
-            return self._frontier.heads, self._frontier.proofs
-        return self._frontier.narrowed(only)
+        """Evidence is everybody's, whichever feeds the session is about."""
+        heads = self._frontier.heads if only is None else self._frontier.heads_of(only)
+        return heads, self._frontier.proofs
 
     def _take(self, talk: _Talk, turn: Turn) -> list[Effect]:
         runs = self._pulls.take(turn.runs or ())
@@ -256,12 +256,7 @@ class Session:
         return [*accusations, *(effect for run in runs for effect in _sliced(run))]
 
     def _accuse(self, raw: bytes) -> None:
-        assert self._talk is not None
-        accused = offender(self._ledger, raw)
-        if self._talk.only is not None and accused not in self._talk.only:
-            raise PeerFault("sync.scope", "evidence that this session is not about")
-        self._ledger.accuse(raw)
-        self._changed[accused] = None
+        self._changed[self._ledger.accuse(raw).offender] = None
         self._may_accuse = True
 
     def _turn(self, talk: _Talk) -> Turn:

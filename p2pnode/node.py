@@ -35,7 +35,7 @@ from p2pnode.policy import refusal_of
 from p2pnode.ports import Ports, advert_topics, is_light, posting_of, topic_name
 from p2pnode.rejoin import Rejoin
 from p2pnode.replication.replication import Replication
-from p2pnode.replication.spread import Spreader
+from p2pnode.replication.spread import SPREAD_TO, SPREAD_TO_LIGHT, Spreader
 from p2pnode.traffic import Traffic
 from protocol.advert import Advert
 from protocol.genesis import Genesis, net_of
@@ -117,10 +117,14 @@ class Node:
             reach=self.peers.reach,
             wants=self._wants_feed if self.is_light else None,
             on_entry=self._heard,
+            on_proof=lambda: self.spreader.warn(),  # noqa: PLW0108 - it is not built yet
             rng=ports.rng,
         )
         self.spreader = Spreader(
-            meet=self.replication.meet, neighbours=ports.transport.neighbours, rng=ports.rng
+            meet=self.replication.meet,
+            neighbours=ports.transport.neighbours,
+            spread_to=SPREAD_TO_LIGHT if self.is_light else SPREAD_TO,
+            rng=ports.rng,
         )
         self.links = Links(
             exchange=self.exchange,
@@ -302,7 +306,7 @@ class Node:
                 for topic in advert_topics(self.genesis):
                     await self.ports.transport.subscribe(topic, self.feed.judge)
                 await nursery.start(self.offer_sync.run)
-                nursery.start_soon(self.spreader.run)
+            nursery.start_soon(self.spreader.run)
             nursery.start_soon(self.rejoin.run)
             if self.rejoin.why_held is None:
                 await self._open_shop(nursery)

@@ -14,6 +14,7 @@ from p2pnode.quantities import format_money
 from protocol.errors import LocalFault, Unavailable
 from protocol.units import Micros
 from testnet.bench.cli import bench
+from testnet.double_lease_cli import double_lease
 from testnet.ledger_crash_cli import ledger_crash
 from testnet.offers import wait_for_offers
 from testnet.plan import plan_network
@@ -143,6 +144,7 @@ testnet.add_command(world)
 testnet.add_command(crash)
 testnet.add_command(ledger_crash)
 testnet.add_command(replicas)
+testnet.add_command(double_lease)
 
 
 def _document(running: Running) -> dict[str, Any]:

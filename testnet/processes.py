@@ -31,17 +31,36 @@ EXIT_BUG: Final = 70
 _PR_SET_PDEATHSIG: Final = 1
 
 
-def start(plans: tuple[NodePlan, ...], state: Path, *, name: str, heartbeat: str) -> Running:
+RunPlan = Callable[[NodePlan, Callable[[Ready], None]], None]
+"""run(plan, on_ready): be this node until a signal."""
+
+
+def run_plan(plan: NodePlan, on_ready: Callable[[Ready], None]) -> None:
+    """Be a node as it ships."""
+    run_node(find_home(plan.home), on_ready=on_ready, seen_s=plan.seen_s or SEEN_S)
+
+
+def start(
+    plans: tuple[NodePlan, ...],
+    state: Path,
+    *,
+    name: str,
+    heartbeat: str,
+    run: RunPlan = run_plan,
+) -> Running:
     """Start a supervisor with all these nodes, detached from us; returns when all answer.
 
-    Raises LocalFault that names the node that did not come up; nothing runs then.
+    `run` is another way to be a node, for experiments. Raises LocalFault that names the node that
+    did not come up; nothing runs then.
     """
     prepare(plans, name=name)
     pipe, theirs = os.pipe()
     pid = os.fork()
     if not pid:
         os.close(pipe)
-        _end_with(lambda: _supervisor(plans, state, pipe=theirs, name=name, heartbeat=heartbeat))
+        _end_with(
+            lambda: _supervisor(plans, state, pipe=theirs, name=name, heartbeat=heartbeat, run=run)
+        )
     os.close(theirs)
     with os.fdopen(pipe) as lines:
         # One line, not to the end: the nodes inherit the other end of the pipe.
@@ -63,7 +82,13 @@ def prepare(plans: tuple[NodePlan, ...], *, name: str) -> None:
 
 
 def _supervisor(
-    plans: tuple[NodePlan, ...], state: Path, *, pipe: int, name: str, heartbeat: str
+    plans: tuple[NodePlan, ...],
+    state: Path,
+    *,
+    pipe: int,
+    name: str,
+    heartbeat: str,
+    run: RunPlan,
 ) -> int:
     """The whole life of the supervisor; its exit code."""
     os.setsid()
@@ -74,7 +99,7 @@ def _supervisor(
         os.close(pipe)
 
     try:
-        supervise(plans, name=name, heartbeat=heartbeat, on_up=on_up)
+        supervise(plans, name=name, heartbeat=heartbeat, on_up=on_up, run=run)
     except LocalFault as fault:
         os.write(pipe, f"{fault.what}\t{fault.cure}\n".encode())
         return 1
@@ -99,6 +124,7 @@ def supervise(
     name: str,
     heartbeat: str,
     on_up: Callable[[Running], None],
+    run: RunPlan = run_plan,
 ) -> None:
     """Start the nodes, tell when all answer, and stay until SIGTERM or until all have ended.
 
@@ -115,7 +141,7 @@ def supervise(
             find_home(plan.home).config.write_text(
                 plan.config_text(bootstrap=bootstrap, heartbeat=heartbeat)
             )
-            pid, pipe = fork_node(plan, run_plan)
+            pid, pipe = fork_node(plan, run)
             pids[pid] = plan
             starting.append((plan, pid, pipe))
             if plan is plans[0]:
@@ -132,15 +158,6 @@ def supervise(
             )
         )
         _wait_all(pids)
-
-
-RunPlan = Callable[[NodePlan, Callable[[Ready], None]], None]
-"""run(plan, on_ready): be this node until a signal."""
-
-
-def run_plan(plan: NodePlan, on_ready: Callable[[Ready], None]) -> None:
-    """Be a node as it ships."""
-    run_node(find_home(plan.home), on_ready=on_ready, seen_s=plan.seen_s or SEEN_S)
 
 
 def fork_node(plan: NodePlan, run: RunPlan) -> tuple[int, int]:

@@ -33,7 +33,7 @@ class HidingFrontier(Frontier):
     def refresh_proofs(self) -> bool:
         is_changed = super().refresh_proofs()
         shown = [head.feed for head in self._ledger.heads() if head.feed not in self._hidden]
-        _, self.proofs = self.narrowed(dict.fromkeys(shown))
+        self.proofs = self.proofs_against(dict.fromkeys(shown))
         return is_changed
 
 

@@ -17,7 +17,7 @@ from p2pnode.execution.gpu import SimulatedProbe
 from p2pnode.execution.materials import MemoryMaterials
 from p2pnode.gpus import HostFacts, SimulatedGpus
 from p2pnode.home import find_home, make_folders
-from p2pnode.identity import create_identity, load_identity
+from p2pnode.identity import Identity, create_identity, load_identity
 from p2pnode.jobs.baggage import MemoryBaggage
 from p2pnode.jobs.jobfile import ENDED, JobFile
 from p2pnode.network.memory_directory import MemoryDirectory, MemoryRegistry
@@ -109,6 +109,7 @@ class Party:
         outputs: dict[RunId, bytes] | None = None,
         store: Store | None = None,
         guard: Guard | None = None,
+        wrap: Callable[[Ports, Identity], Ports] = lambda ports, _identity: ports,
     ) -> Node:
         index = self._count
         self._count += 1
@@ -133,6 +134,7 @@ class Party:
             incarnation=index if incarnation is None else incarnation,
             script=script,
             outputs={} if outputs is None else outputs,
+            wrap=wrap,
         )
 
     def revive(self, old: Node, *, store: Store | None = None, guard: Guard | None = None) -> Node:
@@ -156,6 +158,7 @@ class Party:
         incarnation: int,
         script: Callable[[Run], Script],
         outputs: dict[RunId, bytes],
+        wrap: Callable[[Ports, Identity], Ports] = lambda ports, _identity: ports,
     ) -> Node:
         clock = VirtualClock()
         home = find_home(self._tmp_path / f"n{index}")
@@ -172,30 +175,35 @@ class Party:
             identity=identity,
             bootstrap=self._bootstrap,
             incarnation=incarnation,
-            ports=Ports(
-                transport=transport,
-                directory=MemoryDirectory(self._registry, transport, identity.certificate.peer_id),
-                probe=SimulatedProbe(identity.feed.public, gpus),
-                host=HostFacts(cpus=8, memory_mib=32_768, disk_mib=100_000),
-                engine=FakeEngine(script, clock=clock),
-                materials=MemoryMaterials(outputs),
-                baggage=MemoryBaggage(),
-                cabinet=kept.cabinet,
-                ledger=open_own_feed(
-                    identity,
-                    net=net_of(GENESIS),
-                    store=kept.store,
-                    guard=kept.guard,
+            ports=wrap(
+                Ports(
+                    transport=transport,
+                    directory=MemoryDirectory(
+                        self._registry, transport, identity.certificate.peer_id
+                    ),
+                    probe=SimulatedProbe(identity.feed.public, gpus),
+                    host=HostFacts(cpus=8, memory_mib=32_768, disk_mib=100_000),
+                    engine=FakeEngine(script, clock=clock),
+                    materials=MemoryMaterials(outputs),
+                    baggage=MemoryBaggage(),
                     cabinet=kept.cabinet,
-                    incarnation=incarnation,
-                    is_new=kept.is_new,
-                    now=clock.now(),
+                    ledger=open_own_feed(
+                        identity,
+                        net=net_of(GENESIS),
+                        store=kept.store,
+                        guard=kept.guard,
+                        cabinet=kept.cabinet,
+                        incarnation=incarnation,
+                        is_new=kept.is_new,
+                        now=clock.now(),
+                        random_bytes=dice.randbytes,
+                    ),
+                    clock=clock,
+                    catch_up=self.told.append,
+                    rng=dice,
                     random_bytes=dice.randbytes,
                 ),
-                clock=clock,
-                catch_up=self.told.append,
-                rng=dice,
-                random_bytes=dice.randbytes,
+                identity,
             ),
         )
         if not self._bootstrap:

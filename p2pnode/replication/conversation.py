@@ -34,6 +34,8 @@ class Conversation:
     """Asked after each turn; then we leave, whatever the peer still has."""
     is_free: bool
     """Whether what comes was asked for by name, and so is not taken from the peer's budget."""
+    on_accused: Callable[[], None] = lambda: None
+    """Evidence was taken; the session goes on."""
 
     async def hold(self, stream: trio.abc.Stream, first: bytes | None) -> None:
         """Talk to the end, beginning with the frame `first` if it is ours to begin.
@@ -75,6 +77,7 @@ class Conversation:
         done = self.session.perform(effect)
         if isinstance(effect, Accuse):
             self.conduct.statistics.evidence += 1
+            self.on_accused()
             await self._pause(1)
             return None
         if done is None:

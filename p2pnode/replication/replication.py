@@ -60,10 +60,12 @@ class Replication:
         rng: random.Random,
         wants: Wants | None,
         on_entry: Callable[[Entry], None],
+        on_proof: Callable[[], None] = lambda: None,
     ) -> None:
         """`wants` is None for a full peer.
 
-        `on_entry` sees each entry that others sent and that has become its feed's head here.
+        `on_entry` sees each entry that others sent and that has become its feed's head here;
+        `on_proof` is called as soon as what others sent has given evidence that is new here.
         """
         self.ledger: Final = ledger
         self._conduct = Conduct()
@@ -72,6 +74,8 @@ class Replication:
         self._rng = rng
         self._wants = wants
         self._on_entry = on_entry
+        self._on_proof = on_proof
+        self._accusations = ledger.accusations
         self._frontier: Frontier | None = None
         self._judge = LateJudge(ledger, self._take_note_late)
         self._to_sync, self._syncing = trio.open_memory_channel[PeerId](WAITING_MAX)
@@ -117,6 +121,7 @@ class Replication:
             self._frontier.refresh(entry.feed)
         if taken is Taken.NEW:
             self._on_entry(entry)
+        self._look_for_proofs()
         return taken
 
     async def fetch(self, peer: PeerId, feed: PublicKey, seq: int) -> None:
@@ -215,6 +220,13 @@ class Replication:
                 self._conduct.statistics.entries += 1
             if taken is Taken.NEW:
                 self._on_entry(entry)
+        self._look_for_proofs()
+
+    def _look_for_proofs(self) -> None:
+        """Not only at the end of a session, which a peer can draw out."""
+        if self._accusations != self.ledger.accusations:
+            self._accusations = self.ledger.accusations
+            self._on_proof()
 
     def _take_note_late(self, entries: tuple[Entry, ...], done: RunTaken) -> None:
         """Likewise, where no session tells the frontier."""
@@ -285,6 +297,7 @@ class Replication:
             ledger=self.ledger,
             conduct=self._conduct,
             on_taken=self._take_note,
+            on_accused=self._look_for_proofs,
             on_waiting=self._judge.wake,
             is_enough=is_enough,
             is_free=is_enough is not _never,

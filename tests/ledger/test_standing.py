@@ -24,6 +24,7 @@ from tests.make_ledger import (
     UNIT,
     at,
     grant,
+    release,
     turn_of,
 )
 from tests.make_standing import SECOND, TODAY, double_lease, fork, opened, two_grants
@@ -67,6 +68,23 @@ def test_one_counter_for_reservations_that_do_not_meet_is_punished_like_a_fork()
     assert verdict(raw, state=forked_at(2)).ends_standing
     meeting = double_lease(opened())
     assert verdict(meeting, state=forked_at(1)).ends_standing
+
+
+def test_one_interval_for_two_requests_is_fraud_and_for_one_request_an_accident() -> None:
+    for nonce, name in ((0, APART), (1, "A4")):
+        feed = opened()
+        branch = feed.branch()
+        branch.ts = 1
+        pair = feed.add(grant()), branch.add(grant(nonce=nonce))
+        raw = prove_same_counter(UNIT, *sorted(pair, key=lambda each: each.draft.hdr))
+        assert verdict(raw, state=forked_at(1)).name == name
+        # A replica that has the leases, and evidence that shows but one of them.
+        state = forked_at(1)
+        for entry in pair:
+            state.apply(entry)
+        case = replace(read_case(raw, NET), promised=())
+        [found] = judge((case,), state)
+        assert found.name == name
 
 
 def test_what_a_fork_does_to_a_units_chain_costs_no_more_than_the_fork() -> None:
@@ -154,3 +172,18 @@ def test_overlap_in_one_entry_ends_standing() -> None:
     opens = ((5, 5 + HOUR, 1), (1_000, 1_000 + HOUR, 0))
     bad = feed.add(grant(after, start=5, end=5 + HOUR, opens=opens))
     assert verdict(prove_bad_turn(UNIT, bad)).ends_standing
+
+
+def test_a_lease_that_was_given_back_before_the_fork_came_to_light_meets_nothing() -> None:
+    """As after a restored backup that has forgotten a GRANT and its RELEASE."""
+    feed = opened()
+    branch = feed.branch()
+    first, again = grant(end=HOUR), grant(start=2_000, end=HOUR, nonce=1)
+    granted = feed.add(first)
+    freed = feed.add(release(turn_of(granted, first), granted, at_ms=2_000))
+    later = branch.add(again)
+    raw, state = prove_same_counter(UNIT, granted, later), forked_at(1)
+    assert verdict(raw, state=state).ends_standing
+    for entry in (granted, freed, later):
+        state.apply(entry)
+    assert verdict(raw, state=state).name == APART

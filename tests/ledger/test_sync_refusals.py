@@ -254,17 +254,21 @@ def test_what_a_session_is_not_about_is_refused_and_not_handed_out() -> None:
         told(here, listing(head_of(FEED[3])), only=only)
     answer = told(here, Turn(wants=(Want(AUTHOR, 0, 4),)), only=only)
     assert answer.runs == (Run(AUTHOR, ()),)
+
+
+def test_evidence_is_taken_whichever_feeds_a_session_is_about() -> None:
+    here = replica()
+    here.take(*FEED)
     branches = forked_feed(103, 1, (1, 1))
     raw = prove_fork(branches[0][1], branches[1][1])
     assert raw is not None
-    with pytest.raises(PeerFault, match=r"sync\.scope"):
-        told(
-            here,
-            Turn(offences=Part(leaves=(Leaf("", (proof_id(raw),)),))),
-            Turn(proofs=(raw,)),
-            only=only,
-        )
-    assert here.ledger.evidence() == []
+    told(
+        here,
+        Turn(offences=Part(leaves=(Leaf("", (proof_id(raw),)),))),
+        Turn(proofs=(raw,)),
+        only=(OTHER[0].feed,),
+    )
+    assert here.ledger.evidence() == [raw]
 
 
 def test_evidence_that_proves_nothing_is_refused() -> None:

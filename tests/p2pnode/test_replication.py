@@ -86,7 +86,7 @@ async def test_replicas_agree_over_streams_that_break(
             member.write(10)
             await trio.sleep(ROUND_S)
         assert member.ledger.verify().broken is None
-    assert town.weather.broken > 50
+    assert town.weather.broken >= 40
     town.weather.odds = 0
     await trio.sleep(20 * ROUND_S)
     check_agreed(members)
@@ -169,7 +169,7 @@ async def test_a_forked_feed_is_evidence_everywhere(
     assert sum(member.replication.statistics.entries for member in members) == entries
 
 
-async def test_a_light_client_keeps_only_what_it_wants(
+async def test_a_light_client_keeps_the_feeds_that_it_wants_and_all_evidence(
     town: Town, autojump_clock: trio.abc.Clock
 ) -> None:
     owner, stranger = await ring(town, 2)
@@ -184,11 +184,11 @@ async def test_a_light_client_keeps_only_what_it_wants(
     await town.join(light, stranger)
     await trio.sleep(5 * ROUND_S)
     assert light.feeds() == [light.feed]
+    assert light.ledger.evidence() == stranger.ledger.evidence() != []
     await light.replication.fetch(stranger.peer, owner.feed, 1)
     owner.write(2)
     await trio.sleep(20 * ROUND_S)
     assert sorted(light.feeds()) == sorted([light.feed, owner.feed])
-    assert light.ledger.evidence() == []
     head = light.ledger.head(owner.feed)
     assert head is not None
     assert head.seq == 5
