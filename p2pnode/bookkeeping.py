@@ -60,6 +60,7 @@ def build_bookkeeping(
         cabinet=ports.cabinet,
         tell=tell,
         changed=changed,
+        billing_ms=config.pricing.billing,
         clock=clock,
     )
     settling = Settling(
@@ -76,6 +77,7 @@ def build_bookkeeping(
         terms=credit_terms(config),
         credit=standing.credit_micro,
         metered=books.metered,
+        is_over=books.is_over,
         clock=clock,
     )
     return Bookkeeping(
