@@ -24,7 +24,7 @@ from p2pnode.clock import WallClock
 from p2pnode.network.exchange import Refused
 from protocol.certificate import Certificate
 from protocol.codec import Wire, decode, encode
-from protocol.errors import PeerFault, Unavailable
+from protocol.errors import LocalFault, PeerFault, Unavailable
 from protocol.genesis import Genesis
 from protocol.lease import charge
 from protocol.lease_stream import CosignAsk, Cosigned, LeaseName, Settle
@@ -108,10 +108,11 @@ class Accounts:
             tick = None if last is None else self._tick(last.tick).body
             try:
                 self._check_half(first, tick)
-            except PeerFault as fault:
+                self._write_answer(first, lease)
+            except (PeerFault, LocalFault) as fault:
+                # The answer can wait, say until we may sign again; the tick is co-signed already.
                 log.info("bill not answered", extra={"half": first.id.hex(), "why": str(fault)})
                 break
-            self._write_answer(first, lease)
             has_answered = True
         return has_answered
 
