@@ -1,18 +1,21 @@
 """Everything in a store judged anew. SPEC.md section 7. Reads, never writes."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from heapq import merge
+from itertools import chain
 
 from ledger import keys
 from ledger.bodies import read_body
 from ledger.entry import Entry, Link, check_link, check_place, check_seal, link_of, read_entry
 from ledger.evidence import check
-from ledger.records import HEAD_BYTES_MAX, HeadRecord, Records
+from ledger.records import HEAD_BYTES_MAX, HeadRecord, Records, read_stub
 from ledger.store import DamagedStore
 from ledger.validity import check_body
 from protocol.codec import decode
 from protocol.errors import PeerFault
+from protocol.signing import is_signed
 from protocol.units import NetId, PublicKey
 
 Judge = Callable[[bytes, bytes], None]
@@ -37,6 +40,8 @@ class Report:
     conflicts: int
     evidence: int
     broken: Broken | None
+    pruned: int = 0
+    """Of the entries, those whose bodies were dropped: link and seal are judged."""
 
 
 Audit = Callable[[Callable[[], None]], Report]
@@ -49,48 +54,52 @@ def begin_audit(records: Records) -> Audit:
 
     The first broken record ends the judging.
     """
-    chain = _Chain(records.net)
+    links_of = _Chain(records.net)
     judges: dict[bytes, Judge] = {
-        keys.ENTRIES: chain.judge,
-        keys.HEADS: chain.judge_head,
+        keys.ENTRIES: links_of.judge,
+        keys.PRUNED: links_of.judge_stub,
+        keys.HEADS: links_of.judge_head,
         keys.CONFLICTS: partial(_judge_conflict, records.net),
         keys.EVIDENCE: partial(_judge_evidence, records.net),
     }
     # All are opened before anything can be written, so that they fit each other.
     ranges = {prefix: records.store.range(prefix, keys.after(prefix)) for prefix in judges}
-    return partial(_audit, judges, ranges)
+    # A chain is walked in order, whether the bodies of its entries are there or not.
+    whole, stubs = ranges.pop(keys.ENTRIES), ranges.pop(keys.PRUNED)
+    links = merge(whole, stubs, key=lambda record: record[0][1:])
+    return partial(_audit, judges, (links, *ranges.values()))
 
 
 def _audit(
     judges: Mapping[bytes, Judge],
-    ranges: Mapping[bytes, Iterator[tuple[bytes, bytes]]],
+    ranges: Iterable[Iterator[tuple[bytes, bytes]]],
     go_on: Callable[[], None],
 ) -> Report:
     counts = dict.fromkeys(judges, 0)
     broken = None
-    for prefix, judge in judges.items():
-        for key, raw in ranges[prefix]:
-            go_on()
-            counts[prefix] += 1
-            if broken is None:
-                broken = _broken(judge, key, raw)
+    for key, raw in chain.from_iterable(ranges):
+        go_on()
+        counts[key[:1]] += 1
+        if broken is None:
+            broken = _broken(judges[key[:1]], key, raw)
     return Report(
         feeds=counts[keys.HEADS],
-        entries=counts[keys.ENTRIES],
+        entries=counts[keys.ENTRIES] + counts[keys.PRUNED],
         conflicts=counts[keys.CONFLICTS],
         evidence=counts[keys.EVIDENCE],
         broken=broken,
+        pruned=counts[keys.PRUNED],
     )
 
 
 def check_own_feed(records: Records, feed: PublicKey) -> None:
     """Links and seals of our own feed. Raises DamagedStore at the first that does not."""
-    chain = _Chain(records.net)
+    links = _Chain(records.net)
     for key, raw in records.store.range(*keys.entries(feed)):
-        if broken := _broken(chain.judge, key, raw):
+        if broken := _broken(links.judge, key, raw):
             raise DamagedStore(f"Our feed is damaged in the store: {broken.rule}.")
     head = records.head(feed)
-    if head != chain.after:
+    if head != links.after:
         raise DamagedStore("Our feed in the store does not end where it should.")
 
 
@@ -112,13 +121,25 @@ class _Chain:
         self._ends: dict[bytes, Link] = {}
 
     def judge(self, key: bytes, raw: bytes) -> None:
-        if key[1:33] != self._feed:
-            self._feed, self.after = key[1:33], None
         entry = read_entry(raw, self._net)
         if key != keys.entry(entry.feed, entry.seq):
             raise PeerFault("store.key", "an entry of another place")
-        check_link(entry.header, self.after)
+        self._follow(key, entry)
         _judge_alone(entry, self._net)
+
+    def judge_stub(self, key: bytes, raw: bytes) -> None:
+        """An entry whose body was dropped: its place, link and signature."""
+        stub = read_stub(raw, self._net)
+        if key != keys.pruned(stub.feed, stub.seq):
+            raise PeerFault("store.key", "an entry of another place")
+        self._follow(key, stub)
+        if not is_signed(stub.feed, "entry", self._net, stub.draft.hdr, by=stub.signature):
+            raise PeerFault("entry.seal")
+
+    def _follow(self, key: bytes, entry: Entry) -> None:
+        if key[1:33] != self._feed:
+            self._feed, self.after = key[1:33], None
+        check_link(entry.header, self.after)
         self.after = self._ends[self._feed] = link_of(entry.draft)
 
     def judge_head(self, key: bytes, raw: bytes) -> None:

@@ -7,9 +7,12 @@ names them and decides only when it is asked.
 from bisect import bisect_left
 from dataclasses import dataclass
 
+from msgspec import UNSET
+
 from ledger.bodies import (
     Accept,
     Body,
+    Genesis,
     Grant,
     GrantTurn,
     Reason,
@@ -20,10 +23,12 @@ from ledger.bodies import (
     requested,
 )
 from ledger.capability_bodies import Capacity
+from ledger.continuity_bodies import Checkpoint, Successor
 from ledger.entry import Entry
 from ledger.statements import is_answer
 from ledger.units_chain import Turn, turns_of
 from ledger.witness_bodies import Probe, Verdict
+from protocol.certificate import certificate_known
 from protocol.lease import LeaseRequest
 from protocol.units import Digest, Millis, PublicKey
 
@@ -70,6 +75,16 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointPart:
+    """A CHECKPOINT as far as it says what it covers."""
+
+    upto: int
+    start: bytes
+    stop: bytes | None
+    ts_ms: Millis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Half:
     """One side's STATEMENT and where it stands."""
 
@@ -90,7 +105,12 @@ class State:
     """The fold of all entries applied so far. One owner."""
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """As if nothing had been applied."""
         self._granted: dict[Digest, Granted] = {}
+        self._between: dict[tuple[PublicKey, PublicKey], dict[Digest, None]] = {}
         self._accepted: dict[Digest, dict[PublicKey, None]] = {}
         self._released: dict[Digest, dict[Digest, Released]] = {}
         self._turns: dict[tuple[PublicKey, bytes], Turn] = {}
@@ -99,6 +119,10 @@ class State:
         self._accounts: dict[PublicKey, dict[Account, None]] = {}
         self._forks: dict[PublicKey, int] = {}
         self._devices: dict[tuple[PublicKey, bytes], dict[Digest, bytes]] = {}
+        self._roots: dict[PublicKey, PublicKey] = {}
+        self._of_root: dict[PublicKey, dict[PublicKey, None]] = {}
+        self._ended: dict[PublicKey, int] = {}
+        self._checkpoints: dict[PublicKey, dict[Digest, CheckpointPart]] = {}
         self._probes: dict[tuple[Digest, int], dict[Digest, tuple[PublicKey, Verdict]]] = {}
 
     def __eq__(self, other: object) -> bool:
@@ -132,6 +156,10 @@ class State:
             if release.owner == owner
         ]
         return min(ends, key=lambda end: end[:2])[2] if ends else None
+
+    def leases_of(self, owner: PublicKey, renter: PublicKey) -> list[Digest]:
+        """The leases between these two, sorted."""
+        return sorted(self._between.get((owner, renter), {}))
 
     def leases(self) -> list[Lease]:
         """All leases, in the order of their ids."""
@@ -185,6 +213,10 @@ class State:
         """What was found in a period of a lease: id of the entry -> who says it, and what."""
         return dict(self._probes.get((lease, period), {}))
 
+    def checkpoints(self, author: PublicKey) -> list[CheckpointPart]:
+        """The author's checkpoints, each part by itself, by the ids of their entries."""
+        return [part for _, part in sorted(self._checkpoints.get(author, {}).items())]
+
     def granted(self, grant: Digest) -> Granted | None:
         """The GRANT with this id as it was written."""
         return self._granted.get(grant)
@@ -194,8 +226,16 @@ class State:
         return self._forks.get(feed)
 
     def is_forked(self, feed: PublicKey, seq: int) -> bool:
-        """Whether this place is at or after a fork of its feed."""
-        return feed in self._forks and seq >= self._forks[feed]
+        """Whether this place is at or after a fork of its feed, or where its account ended it."""
+        return seq >= min(self._forks.get(feed, seq + 1), self._ended.get(feed, seq + 1))
+
+    def feeds_of_account(self, feed: PublicKey) -> list[PublicKey]:
+        """The feeds here whose first entries name the same root key as this one's, sorted.
+
+        The feed alone if its own first entry is not here.
+        """
+        root = self._roots.get(feed)
+        return [feed] if root is None else sorted(self._of_root[root])
 
     def fork(self, feed: PublicKey, seq: int) -> None:
         """Learns that the feed forks there; the lowest place known is kept."""
@@ -214,6 +254,7 @@ class State:
         match body:
             case Grant():
                 renter, request = requested(body)
+                self._between.setdefault((entry.feed, renter), {})[entry.id] = None
                 self._granted[entry.id] = Granted(
                     owner=entry.feed,
                     seq=entry.seq,
@@ -244,6 +285,21 @@ class State:
                 for each in body.units:
                     device = (entry.feed, each.fingerprint)
                     self._devices.setdefault(device, {})[entry.id] = each.unit
+            case Genesis():
+                root = certificate_known(body.certificate).root
+                self._roots[entry.feed] = root
+                self._of_root.setdefault(root, {})[entry.feed] = None
+            case Successor():
+                old = certificate_known(body.certificate).feed
+                self._ended[old] = min(body.ended, self._ended.get(old, body.ended))
+            case Checkpoint():
+                part = CheckpointPart(
+                    upto=body.upto,
+                    start=body.start,
+                    stop=None if body.stop is UNSET else body.stop,
+                    ts_ms=entry.header.ts_ms,
+                )
+                self._checkpoints.setdefault(entry.feed, {})[entry.id] = part
             case Probe():
                 period = (body.lease, body.period)
                 self._probes.setdefault(period, {})[entry.id] = (entry.feed, body.verdict)

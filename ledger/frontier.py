@@ -81,10 +81,11 @@ def fork_stamp(ledger: Ledger, feed: PublicKey, held: int, fork: int) -> bytes:
 
 
 def id_at(ledger: Ledger, feed: PublicKey, seq: int) -> Digest | None:
-    """The id of the main chain's entry at this place."""
+    """The id of the main chain's entry at this place, whether its body is here or not."""
     for raw in ledger.entries(feed, seq, seq + 1):
         return read_entry(raw, ledger.net).id
-    return None
+    stub = ledger.stub(feed, seq)
+    return None if stub is None else stub.id
 
 
 def tail(ledger: Ledger, feed: PublicKey, first: int) -> list[Entry]:

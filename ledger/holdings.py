@@ -9,10 +9,11 @@ from typing import Final
 from ledger.entry import Link
 from ledger.evidence import check
 from ledger.fold import State
+from ledger.pruning import Pruned, batch_of_pruning, prunable
 from ledger.records import Records
 from ledger.store import Batch, Store
 from protocol.errors import LocalFault
-from protocol.units import NetId, PublicKey
+from protocol.units import Millis, NetId, PublicKey
 
 
 class Holdings:
@@ -71,6 +72,21 @@ class Holdings:
             offence = check(raw, self.net)
             if offence.seq is not None:
                 self.state.fork(offence.offender, offence.seq)
+
+    def prune(self, feed: PublicKey, before_ms: Millis) -> Pruned:
+        """Drops what can be dropped of one feed; the fold forgets it at `reload`."""
+        done = Pruned(entries=0, size=0)
+        for entry in list(prunable(self.records, self.state, feed, before_ms)):
+            batch, freed = batch_of_pruning(entry)
+            self.write(batch, sync=False)
+            done += Pruned(entries=1, size=freed)
+        self.write({}, sync=True)
+        return done
+
+    def reload(self) -> None:
+        """Folds anew what is still stored."""
+        self.state.clear()
+        self.load()
 
     def load(self) -> None:
         """Folds all that is stored."""

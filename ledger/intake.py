@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from itertools import takewhile
 
 from ledger.bodies import Body, Statement, read_body
 from ledger.contradictions import contradictions_with, stands_alone
@@ -84,9 +83,7 @@ class Intake:
         How many these are; why the next is not one of them is for `_take` to say. Each rule is
         asked of all before the next rule: signatures are verified faster without a pause.
         """
-        run = self._quiet(entries)
-        run = list(takewhile(self._is_sealed, run))
-        run = list(takewhile(self._is_valid, run))
+        run = self._valid(self._sealed(self._quiet(entries)))
         if not run:
             return 0
         batch: dict[bytes, bytes] = {}
@@ -107,17 +104,17 @@ class Intake:
         quiet: list[Read] = []
         ends: dict[PublicKey, Link] = {}
         halves: dict[Account, Statement] = {}
+        head, fork_of = self._held.head, self._held.state.fork_of
         for entry in entries:
             draft = entry.draft
             header, feed = draft.header, draft.header.feed
-            end = ends.get(feed) or self._held.head(feed)
-            if feed == self._feed or self._held.state.fork_of(feed) is not None:
+            end = ends.get(feed) or head(feed)
+            if feed == self._feed or fork_of(feed) is not None or not _is_next(header, end):
                 break
-            if not _is_next(header, end):
+            if end is not None and header.ts_ms < end.ts_ms:
                 break
             try:
                 check_place(header)
-                check_link(header, end)
                 body = read_body(draft)
             except PeerFault:
                 break
@@ -146,20 +143,25 @@ class Intake:
         half = self._held.state.last_half(author, peer, money=money, is_answer=answers)
         return None if half is None else half.statement
 
-    def _is_sealed(self, read: Read) -> bool:
-        try:
-            check_seal(read[0], self._held.net)
-        except PeerFault:
-            return False
-        return True
+    def _sealed(self, run: list[Read]) -> list[Read]:
+        """The first of these, as far as their signatures hold."""
+        net = self._held.net
+        for place, (entry, _) in enumerate(run):
+            try:
+                check_seal(entry, net)
+            except PeerFault:
+                return run[:place]
+        return run
 
-    def _is_valid(self, read: Read) -> bool:
-        entry, body = read
-        try:
-            check_body(body, entry.draft.header, self._held.net)
-        except PeerFault:
-            return False
-        return True
+    def _valid(self, run: list[Read]) -> list[Read]:
+        """The first of these, as far as what they say keeps to the rules of its kind."""
+        net = self._held.net
+        for place, (entry, body) in enumerate(run):
+            try:
+                check_body(body, entry.draft.header, net)
+            except PeerFault:
+                return run[:place]
+        return run
 
     def _take(self, entry: Entry) -> Taken:
         header = entry.header
@@ -189,9 +191,10 @@ class Intake:
 
     def _at(self, feed: PublicKey, seq: int) -> list[Entry]:
         """All entries there; only a forked feed can have more than one."""
+        records = self._held.records
         if self._held.state.fork_of(feed) is not None:
-            return self._held.records.at(feed, seq)
-        main = self._held.records.entry(feed, seq) if seq >= 0 else None
+            return records.headers_at(feed, seq)
+        main = None if seq < 0 else records.entry(feed, seq) or records.stub(feed, seq)
         return [] if main is None else [main]
 
     def _keep(self, entry: Entry, body: Body | None) -> Taken:

@@ -10,6 +10,7 @@ from protocol.units import Digest, PublicKey
 ENTRIES: Final = b"e"
 CONFLICTS: Final = b"x"
 HEADS: Final = b"h"
+PRUNED: Final = b"p"
 EVIDENCE: Final = b"v"
 WAITING: Final = b"u"
 _VIEW: Final = b"d\x01"
@@ -30,6 +31,11 @@ def entries(feed: PublicKey) -> tuple[bytes, bytes]:
     """From where to where the entries of the feed's main chain are."""
     prefix = ENTRIES + feed
     return prefix, after(prefix)
+
+
+def pruned(feed: PublicKey, seq: int) -> bytes:
+    """What is left of an entry of the main chain whose body is gone."""
+    return PRUNED + feed + number(seq)
 
 
 def conflicts(feed: PublicKey) -> bytes:

@@ -20,8 +20,10 @@ from ledger.holdings import Holdings
 from ledger.intake import Intake, RunTaken, Taken
 from ledger.judging import Offence
 from ledger.limits import INGEST_AT_ONCE
+from ledger.pruning import Pruned
 from ledger.records import Head, check_stamp
 from ledger.store import Store
+from ledger.summing import sum_up
 from ledger.waiting import Waiting
 from protocol.errors import LocalFault
 from protocol.lease import LeaseRequest
@@ -89,6 +91,10 @@ class Ledger:
         return self._records.raw_entries(
             feed, first, min(stop, 0 if head is None else head.seq + 1)
         )
+
+    def stub(self, feed: PublicKey, seq: int) -> Entry | None:
+        """What is left of the main chain's entry at this place, if its body was dropped."""
+        return self._records.stub(feed, seq)
 
     def conflicts(self, feed: PublicKey) -> list[Entry]:
         """The entries of the feed's other branches, by place."""
@@ -278,6 +284,32 @@ class Ledger:
         Raises PeerFault as `evidence.check`.
         """
         return self._intake.accuse(raw)
+
+    def checkpoint(self, now: Millis) -> list[Entry]:
+        """Our next entries: all that our feed adds up to, in as many parts as it takes.
+
+        Raises as `append`; LocalFault if there is nothing to sum up.
+        """
+        head = self._held.head(self.feed)
+        if head is None:
+            raise LocalFault("There is nothing to sum up.", "start the node once")
+        bodies = sum_up(self.state, self._records, self.feed, head)
+        return [self.append(body, now) for body in bodies]
+
+    def prune_feed(self, feed: PublicKey, before_ms: Millis) -> Pruned:
+        """Drops bodies of another's entries that its checkpoints sum up and nothing needs.
+
+        What is older than `before_ms` alone; on the disk on return. What is derived from entries
+        remembers them until `forget_pruned`. Nothing of ours is dropped. SPEC.md section 15.
+        """
+        self._held.check_whole()
+        if feed == self.feed:
+            return Pruned(entries=0, size=0)
+        return self._held.prune(feed, before_ms)
+
+    def forget_pruned(self) -> None:
+        """Folds anew what is still here; takes some seconds for a hundred thousand entries."""
+        self._held.reload()
 
     def flush(self) -> None:
         """Everything taken so far is on the disk on return."""

@@ -23,7 +23,8 @@ from protocol.units import Digest
 def forks_with(records: Records, entry: Entry) -> list[bytes]:
     """Evidence that the entry's author forked its feed. The entry may be stored or not."""
     feed, seq = entry.feed, entry.seq
-    near = [other for place in (seq - 1, seq, seq + 1) for other in records.at(feed, place)]
+    places = (seq - 1, seq, seq + 1)
+    near = [other for place in places for other in records.headers_at(feed, place)]
     proofs = (prove_fork(entry, other) for other in near)
     return [raw for raw in proofs if raw is not None]
 

@@ -2,16 +2,17 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
-from msgspec import UNSET
+from msgspec import UNSET, Meta
 
 from ledger import keys
 from ledger.bodies import Accept, Body, Grant, Release, ReleaseTurn, Statement, requested
-from ledger.entry import Entry, Link, read_entry
+from ledger.entry import Entry, Link, read_draft, read_entry
+from ledger.limits import HEADER_BYTES_MAX
 from ledger.store import DamagedStore, Store
 from ledger.units_chain import turns_of
-from protocol.codec import Hash, Instant, UInt, Wire, decode
+from protocol.codec import Hash, Instant, Seal, UInt, Wire, decode
 from protocol.errors import LocalFault, PeerFault
 from protocol.layout import uint
 from protocol.units import Digest, Millis, NetId, PublicKey
@@ -19,6 +20,7 @@ from protocol.units import Digest, Millis, NetId, PublicKey
 SCHEMA: Final = b"\x01"
 """Of the store's layout."""
 HEAD_BYTES_MAX: Final = 64
+STUB_BYTES_MAX: Final = HEADER_BYTES_MAX + 72
 
 
 class HeadRecord(Wire, frozen=True, array_like=True):
@@ -27,6 +29,13 @@ class HeadRecord(Wire, frozen=True, array_like=True):
     seq: UInt
     id: Hash
     ts_ms: Instant
+
+
+class Stub(Wire, frozen=True, array_like=True):
+    """What is kept of an entry below a checkpoint."""
+
+    hdr: Annotated[bytes, Meta(max_length=HEADER_BYTES_MAX)]
+    sig: Seal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +74,30 @@ class Records:
 
     def raw_entries(self, feed: PublicKey, first: int, stop: int) -> Iterator[bytes]:
         """The bytes of the main chain from `first` up to but not including `stop`."""
-        for _, raw in self.store.range(keys.entry(feed, first), keys.entry(feed, stop)):
+        found = self.store.range(keys.entry(feed, first), keys.entry(feed, stop))
+        for seq, (key, raw) in enumerate(found, first):
+            if key != keys.entry(feed, seq):
+                return  # The body of the one before is gone.
             yield raw
+
+    def stub(self, feed: PublicKey, seq: int) -> Entry | None:
+        """Header and signature of the main chain's entry at this place, if its body is gone.
+
+        It links, and proves forks; what it said nobody can tell from it.
+        """
+        raw = self.store.get(keys.pruned(feed, seq))
+        return None if raw is None else self._stub(raw)
+
+    def _stub(self, raw: bytes) -> Entry:
+        try:
+            return read_stub(raw, self.net)
+        except PeerFault as fault:
+            raise DamagedStore("The ledger's store holds an entry that cannot be read.") from fault
+
+    def headers_at(self, feed: PublicKey, seq: int) -> list[Entry]:
+        """As `at`, and stubs: enough for links and forks."""
+        stub = self.stub(feed, seq) if seq >= 0 else None
+        return self.at(feed, seq) if stub is None else [stub, *self.at(feed, seq)]
 
     def conflicts(self, feed: PublicKey) -> list[Entry]:
         """The entries of the feed's other branches, by place."""
@@ -118,6 +149,16 @@ class Records:
             for _, raw in self._under(prefix):
                 yield self.read(raw)
 
+    def bodies_between(self, feed: PublicKey, first: int, stop: int) -> Iterator[bytes]:
+        """Those entries of the main chain from `first` up to `stop` whose bodies are here."""
+        for _, raw in self.store.range(keys.entry(feed, first), keys.entry(feed, stop)):
+            yield raw
+
+    def evidence_of(self, offender: PublicKey) -> Iterator[bytes]:
+        """The evidence against this one."""
+        for _, raw in self._under(keys.EVIDENCE + offender):
+            yield raw
+
     def evidence(self) -> Iterator[bytes]:
         """All evidence kept, by offender."""
         for _, raw in self._under(keys.EVIDENCE):
@@ -139,6 +180,12 @@ class Records:
 
     def _under(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         return self.store.range(prefix, keys.after(prefix))
+
+
+def read_stub(raw: bytes, net: NetId) -> Entry:
+    """The header and signature in these bytes, with an empty body. Raises PeerFault."""
+    stub = decode(raw, Stub, size_max=STUB_BYTES_MAX)
+    return Entry(draft=read_draft(stub.hdr, b"", net), signature=stub.sig)
 
 
 def check_stamp(store: Store, *, net: NetId, uuid: bytes) -> None:

@@ -3,7 +3,7 @@
 SPEC.md 14.3 and 14.4. Pure. A view is made for one peer and one epoch, of facts in canonical order.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ledger.fold import State
@@ -123,13 +123,16 @@ def view_of(
     epoch: int,
     failures: tuple[Failure, ...] = (),
     bundle: Bundle = BUNDLE,
+    account: Callable[[PublicKey], list[PublicKey]] = lambda feed: [feed],
 ) -> View:
     """The view of `ego` on these facts and verdicts, in whatever order and however often."""
     by_id = {verdict.case.id: verdict for verdict in verdicts}
     kept: dict[PublicKey, int] = {}
     for verdict in by_id.values():
         left = verdict.kept_ppm(epoch)
-        kept[verdict.offender] = min(left, kept.get(verdict.offender, left))
+        # What one peer of an account has done, all of them answer for.
+        for feed in account(verdict.offender):
+            kept[feed] = min(left, kept.get(feed, left))
     return View(
         ego=ego,
         epoch=epoch,
@@ -159,4 +162,5 @@ def look(
         epoch=epoch,
         failures=failures,
         bundle=bundle,
+        account=state.feeds_of_account,
     )

@@ -66,6 +66,7 @@ class Accounts:
         self,
         *,
         ledger: Ledger,
+        fits: Callable[[bytes], bool],
         signer: Signer,
         certificate: bytes,
         genesis: Genesis,
@@ -74,6 +75,7 @@ class Accounts:
         clock: WallClock,
     ) -> None:
         self._ledger = ledger
+        self._fits = fits
         self._signer = signer
         self._certificate = certificate
         self._skew = genesis.bounds.skew_ms
@@ -129,6 +131,8 @@ class Accounts:
         before = None if last is None else self._tick(last.tick).body
         now = self._clock.now()
         check_tick(sealed.body, lease.request, before=before, now=now, skew=self._skew)
+        if not self._fits(raw):
+            raise PeerFault("tick.time")
         envelope = decode(raw, Envelope, size_max=TICK_BYTES_MAX + SEAL_BYTES)
         by = self._signer.sign(COSIGN_DOMAIN, self._ledger.net, envelope.b)
         self._cabinet.put(f"ticks/{lease.id.hex()}", encode(CosignedTick(tick=raw, by=by)))
@@ -355,8 +359,7 @@ class Accounts:
         return unpack(raw, self._ledger.net, Tick)
 
     def _cosigned(self, lease: Digest) -> CosignedTick | None:
-        raw = self._cabinet.get(f"ticks/{lease.hex()}")
-        return None if raw is None else decode(raw, CosignedTick, size_max=COSIGNED_BYTES_MAX)
+        return cosigned(self._cabinet, lease)
 
     def _certificate_of(self, feed: PublicKey) -> bytes:
         """Out of the first entry of the feed."""
@@ -364,6 +367,12 @@ class Accounts:
         if raw is None:
             raise Unavailable("the owner's feed is not here")
         return raw
+
+
+def cosigned(cabinet: Cabinet, lease: Digest) -> CosignedTick | None:
+    """The last tick of this lease that we have co-signed."""
+    raw = cabinet.get(f"ticks/{lease.hex()}")
+    return None if raw is None else decode(raw, CosignedTick, size_max=COSIGNED_BYTES_MAX)
 
 
 def is_confirmation(half: Half) -> bool:

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
-from p2pnode.accounts import Accounts, Reach
+from p2pnode.accounts import Accounts, Reach, cosigned
 from p2pnode.config import Config
 from p2pnode.credit_line import CreditLine, credit_terms
 from p2pnode.identity import Identity
@@ -12,6 +13,7 @@ from p2pnode.own_books import OwnBooks
 from p2pnode.ports import Ports
 from p2pnode.settling import Settling
 from p2pnode.standing import Standing
+from p2pnode.watch import Watch
 from protocol.genesis import Genesis
 from protocol.units import PeerId, PublicKey
 
@@ -25,6 +27,7 @@ class Bookkeeping:
     books: OwnBooks
     settling: Settling
     credit_line: CreditLine
+    watch: Watch
 
 
 def build_bookkeeping(
@@ -40,13 +43,14 @@ def build_bookkeeping(
 ) -> Bookkeeping:
     """All of them, wired to each other.
 
-    `tell` lets a peer know that our feed has grown; `changed` is called when our units are given or
-    come free; `failures` is how often owners failed us.
+    `tell`: our feed has grown; `changed`: units were given or freed; `failures`: of each owner.
     """
     ledger, clock = ports.ledger, ports.clock
     standing = Standing(ledger=ledger, money=genesis.money, failures=failures, clock=clock)
+    watch = Watch(ledger, partial(cosigned, ports.cabinet))
     accounts = Accounts(
         ledger=ledger,
+        fits=watch.look_at_tick,
         signer=identity.feed,
         certificate=identity.certificate_raw,
         genesis=genesis,
@@ -63,27 +67,26 @@ def build_bookkeeping(
         billing_ms=config.pricing.billing,
         clock=clock,
     )
-    settling = Settling(
-        ledger=ledger,
-        signer=identity.feed,
-        payout=config.pricing.payout,
-        ask_feed=links.ask_feed,
-        who_is=links.who_is,
-        tell=books.tell_feed,
-        clock=clock,
-    )
-    credit_line = CreditLine(
-        ledger=ledger,
-        terms=credit_terms(config),
-        credit=standing.credit_micro,
-        metered=books.metered,
-        is_over=books.is_over,
-        clock=clock,
-    )
     return Bookkeeping(
         standing=standing,
         accounts=accounts,
         books=books,
-        settling=settling,
-        credit_line=credit_line,
+        settling=Settling(
+            ledger=ledger,
+            signer=identity.feed,
+            payout=config.pricing.payout,
+            ask_feed=links.ask_feed,
+            who_is=links.who_is,
+            tell=books.tell_feed,
+            clock=clock,
+        ),
+        credit_line=CreditLine(
+            ledger=ledger,
+            terms=credit_terms(config),
+            credit=standing.credit_micro,
+            metered=books.metered,
+            is_over=books.is_over,
+            clock=clock,
+        ),
+        watch=watch,
     )

@@ -62,14 +62,16 @@ class CreditLine:
         money = request.money
         if money == WORTHLESS or renter == self._ledger.feed:
             return None
-        debt = self.debt(renter, money)
-        if debt is not None and self.is_overdue(debt):
-            return f"{format_money(debt.due_micro, money)} have not been paid for too long"
+        account = self._ledger.state.feeds_of_account(renter)
+        debts = [debt for feed in account if (debt := self.debt(feed, money)) is not None]
+        for debt in debts:
+            if self.is_overdue(debt):
+                return f"{format_money(debt.due_micro, money)} have not been paid for too long"
+        open_leases = [each for feed in account for each in self._open(feed, money)]
         promised = sum(
-            max(self._next_bill(lease.request), unbilled)
-            for lease, unbilled in self._open(renter, money)
+            max(self._next_bill(lease.request), unbilled) for lease, unbilled in open_leases
         )
-        wanted = _owed(debt) + promised + self._next_bill(request)
+        wanted = sum(map(_owed, debts)) + promised + self._next_bill(request)
         limit = self.limit(renter, request)
         if wanted <= limit:
             return None
@@ -83,8 +85,9 @@ class CreditLine:
         money = lease.request.money
         if money == WORTHLESS or lease.renter == self._ledger.feed:
             return False
-        unbilled = sum(each for _, each in self._open(lease.renter, money))
-        owed = _owed(self.debt(lease.renter, money)) + unbilled
+        account = self._ledger.state.feeds_of_account(lease.renter)
+        unbilled = sum(each for feed in account for _, each in self._open(feed, money))
+        owed = sum(_owed(self.debt(feed, money)) for feed in account) + unbilled
         return owed > self.limit(lease.renter, lease.request)
 
     def limit(self, renter: PublicKey, request: LeaseRequest) -> Micros:

@@ -13,6 +13,7 @@ from ledger.bodies import Genesis, read_body
 from ledger.entry import Entry, read_entry
 from ledger.evidence import check
 from ledger.ledger import Ledger, Taken
+from ledger.pruning import Pruned
 from ledger.records import Head
 from p2pnode.api.ledger_documents import (
     EntryDocument,
@@ -27,8 +28,11 @@ from p2pnode.api.ledger_documents import (
     ImportOrder,
     LedgerDocument,
     ProofDocument,
+    PruneDocument,
+    PruneOrder,
     VerifyDocument,
 )
+from p2pnode.clock import WallClock
 from p2pnode.ledger_files import take_export, write_export
 from p2pnode.network.peer_text import peer_text
 from p2pnode.proofs import proof_document
@@ -36,18 +40,20 @@ from p2pnode.words import kind_words
 from protocol.certificate import Certificate, read_certificate
 from protocol.errors import LocalFault
 from protocol.signing import digest
-from protocol.units import Digest, PublicKey
+from protocol.units import Digest, Millis, PublicKey
 
 _AUDITS: Final = trio.CapacityLimiter(1)
 _SHOW: Final = "p2pnode ledger show"
+PRUNE_MS_MIN: Final = 86_400_000
 
 
 class LedgerViews:
     """What the API does with the ledger; `take` judges and keeps an entry from a file."""
 
-    def __init__(self, ledger: Ledger, take: Callable[[bytes], Taken]) -> None:
+    def __init__(self, ledger: Ledger, take: Callable[[bytes], Taken], *, clock: WallClock) -> None:
         self._ledger = ledger
         self._take = take
+        self._clock = clock
 
     def ledger(self) -> LedgerDocument:
         """The heads of all feeds and what is proved against whom."""
@@ -152,6 +158,20 @@ class LedgerViews:
             refused=dict(tally.refused),
             broken=tally.broken,
         )
+
+    async def prune(self, order: PruneOrder) -> PruneDocument:
+        """Drop the bodies of what is summed up and old. Raises LocalFault."""
+        if order.older_than_ms < PRUNE_MS_MIN:
+            raise LocalFault("Nothing younger than a day is dropped.", "--older-than 180d")
+        before = Millis(self._clock.now() - order.older_than_ms)
+        done, feeds = Pruned(entries=0, size=0), 0
+        for head in self._ledger.heads():
+            dropped = self._ledger.prune_feed(head.feed, before)
+            done, feeds = done + dropped, feeds + (dropped.entries > 0)
+            await trio.lowlevel.checkpoint()
+        if feeds:
+            self._ledger.forget_pruned()
+        return PruneDocument(before_ms=before, entries=done.entries, bytes=done.size, feeds=feeds)
 
     def _head(self, name: str) -> Head:
         found = [head for head in self._ledger.heads() if head.feed.hex().startswith(name.lower())]

@@ -6,7 +6,9 @@ from typing import Final
 
 import trio
 
+from ledger.entry import Entry
 from p2pnode.bookkeeping import build_bookkeeping
+from p2pnode.checkpointing import keep_summed_up
 from p2pnode.config import Config
 from p2pnode.execution.lease_door import PROTOCOL as LEASE_PROTOCOL
 from p2pnode.execution.worker import Shop
@@ -114,7 +116,7 @@ class Node:
             streams=ports.transport,
             reach=self.peers.reach,
             wants=self._wants_feed if self.is_light else None,
-            on_entry=lambda _entry: self.spreader.note(),
+            on_entry=self._heard,
             rng=ports.rng,
         )
         self.spreader = Spreader(
@@ -161,7 +163,7 @@ class Node:
         )
         self.standing, self.accounts = keeping.standing, keeping.accounts
         self.books, self.settling = keeping.books, keeping.settling
-        self.credit_line = keeping.credit_line
+        self.credit_line, self.watch = keeping.credit_line, keeping.watch
 
     def _build_offers(self, incarnation: int) -> None:
         ports = self.ports
@@ -309,6 +311,7 @@ class Node:
                 nursery.start_soon(self._open_shop, nursery)
             await nursery.start(self.jobs.run, self.rejoin.wait)
             nursery.start_soon(self.traffic.run, self.ports.bytes_moved)
+            nursery.start_soon(keep_summed_up, self.ports.ledger, self.ports.clock)
             log.info("node up", extra={"peer": self.identity.certificate.peer_id.hex()})
             task_status.started()
 
@@ -320,6 +323,7 @@ class Node:
         self.ports.transport.serve(LEASE_PROTOCOL, self.workplace.answer_stream)
         gpus = await self.ports.probe.read()
         self._device_of.update((gpu.unit, gpu.device) for gpu in gpus)
+        self.books.declare(gpus)
         shelves = shelves_of(gpus)
         self.provider.stock(shelves)
         await nursery.start(self.workplace.run)
@@ -355,6 +359,11 @@ class Node:
             topics=self.genesis.bounds.advert_topics,
         )
         await self.ports.transport.publish(topic_name(self.net, index), sealed)
+
+    def _heard(self, entry: Entry) -> None:
+        """Somebody's feed has grown here."""
+        self.watch.look_at_entry(entry)
+        self.spreader.note()
 
     def _tell(self, peer: PeerId) -> None:
         """Our feed has grown: the counterparty gets it at once, everybody else soon."""

@@ -6,17 +6,21 @@ from typing import Final
 from msgspec import UNSET
 
 from ledger.bodies import Reason
+from ledger.capability_bodies import Capacity, CapacityUnit
 from ledger.entry import Entry
 from ledger.fold import Lease
 from ledger.ledger import Ledger
+from ledger.limits import CAPACITY_UNITS_MAX
 from ledger.units_chain import overlaps
 from p2pnode.accounts import Accounts, certificate_in
 from p2pnode.cabinet import Cabinet
 from p2pnode.clock import WallClock
 from p2pnode.execution.meter import is_over, last_tick
+from p2pnode.gpus import Gpu
 from protocol.certificate import read_certificate
+from protocol.signing import digest
 from protocol.tick import Tick
-from protocol.units import Digest, Micros, Millis, MillisSpan, PeerId, PublicKey, Signature
+from protocol.units import Digest, Micros, Millis, MillisSpan, NetId, PeerId, PublicKey, Signature
 from protocol.wire import Sealed
 
 BILL_MS_MIN: Final = MillisSpan(3_600_000)
@@ -102,6 +106,22 @@ class OwnBooks:
         self._tell_renter(lease)
         self._changed()
 
+    def declare(self, gpus: tuple[Gpu, ...]) -> None:
+        """Write which GPUs we have, where our feed does not say so yet. Raises LocalFault."""
+        own, net = self._ledger.feed, self._ledger.net
+        units = [
+            CapacityUnit(gpu.unit, fingerprint_of(gpu, net), gpu.model, gpu.vram)
+            for gpu in gpus
+            if gpu.unit
+            not in self._ledger.state.units_of_device(own, fingerprint_of(gpu, net)).values()
+        ]
+        is_real = all(gpu.source == "nvml" for gpu in gpus)
+        for first in range(0, len(units), CAPACITY_UNITS_MAX):
+            part = tuple(units[first : first + CAPACITY_UNITS_MAX])
+            self._ledger.append(
+                Capacity(units=part, gpu="nvml" if is_real else "simulated"), self._clock.now()
+            )
+
     def metered(self, lease: Digest) -> Micros:
         """What the last tick of a lease of ours says is owed for it."""
         tick = last_tick(self._cabinet, self._ledger.net, lease)
@@ -123,3 +143,8 @@ class OwnBooks:
     def _peer_of(self, feed: PublicKey) -> PeerId | None:
         raw = certificate_in(self._ledger, feed)
         return None if raw is None else read_certificate(raw, self._ledger.net).peer_id
+
+
+def fingerprint_of(gpu: Gpu, net: NetId) -> Digest:
+    """Commits to the device in this network: the same under every name, and not readable."""
+    return digest("hwid", net + (gpu.device.encode() or gpu.unit))

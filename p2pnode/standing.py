@@ -65,7 +65,13 @@ class Standing:
             raw: known.get(raw) or read_case(raw, net) for raw in self._ledger.evidence()
         }
         verdicts = judge(self._cases.values(), self._ledger.state)
-        self._barred = {each.offender: each for each in reversed(verdicts) if each.ends_standing}
+        # What one peer of an account has done, all of them answer for.
+        self._barred = {
+            feed: each
+            for each in reversed(verdicts)
+            if each.ends_standing
+            for feed in self._ledger.state.feeds_of_account(each.offender)
+        }
 
     def reliability_ppm(self, owner: PublicKey) -> int:
         """How likely the owner serves to the end, at least, by what this node can tell."""

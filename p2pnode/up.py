@@ -89,7 +89,7 @@ async def _run(
 async def _serve(node: Node, home: Home, on_ready: Callable[[Ready], None]) -> None:
     """The node and its API until a signal."""
     jobs = JobViews(node, FileBaggage(home.rentals))
-    ledger = LedgerViews(node.ports.ledger, node.replication.take)
+    ledger = LedgerViews(node.ports.ledger, node.replication.take, clock=node.ports.clock)
     app = build_app(
         services_of(node, up_since=node.ports.clock.now()),
         [*job_routes(jobs), *ledger_routes(ledger), *money_routes(money_views(node))],

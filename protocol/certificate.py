@@ -72,8 +72,7 @@ def read_certificate(raw: bytes, net: NetId) -> Certificate:
     Raises PeerFault `codec.*`, `certificate.net`, `certificate.key`, `certificate.span` or
     `certificate.seal`.
     """
-    signed = decode(raw, SignedCertificate, size_max=CERTIFICATE_BYTES_MAX)
-    certificate = decode(signed.b, Certificate, size_max=CERTIFICATE_BYTES_MAX)
+    signed, certificate = _parts(raw)
     if certificate.net != net:
         raise PeerFault("certificate.net")
     peer_key = key_of(certificate.peer_id)
@@ -89,6 +88,16 @@ def read_certificate(raw: bytes, net: NetId) -> Certificate:
     ):
         _check_seal(key, by, signed.b, net)
     return certificate
+
+
+def certificate_known(raw: bytes) -> Certificate:
+    """The certificate in these bytes, which `read_certificate` has read before."""
+    return _parts(raw)[1]
+
+
+def _parts(raw: bytes) -> tuple[SignedCertificate, Certificate]:
+    signed = decode(raw, SignedCertificate, size_max=CERTIFICATE_BYTES_MAX)
+    return signed, decode(signed.b, Certificate, size_max=CERTIFICATE_BYTES_MAX)
 
 
 def _check_seal(key: PublicKey, by: Signature, body: bytes, net: NetId) -> None:

@@ -314,15 +314,17 @@ def sealed_receipt(**fields: object) -> bytes:
     return pack(rail_receipt(**fields), signer=signer(9), net=NET)
 
 
-def successor(ended: Signer = RENTER, into: Signer = OWNER, **fields: object) -> Successor:
-    """`into` goes on where `ended` was at entry 7; signed by the root key that `ended` has."""
+def successor(
+    old: Signer = RENTER, into: Signer = OWNER, *, ended: int = 7, **fields: object
+) -> Successor:
+    """`into` goes on where `old` ended; signed by the root key that `old` has."""
     plain = Successor(
-        certificate=certificate(ended),
-        ended=7,
+        certificate=certificate(old),
+        ended=ended,
         at_ms=at(0),
         units=(SuccessorUnit(UNIT, 3, LEASE, ()),),
         by=Signature(bytes(64)),
     )
     said = successor_bytes(plain, into.public)
-    by = root_of(ended).sign(SUCCESSOR_DOMAIN, NET, said)
+    by = root_of(old).sign(SUCCESSOR_DOMAIN, NET, said)
     return changed(changed(plain, by=by), **fields)

@@ -12,6 +12,7 @@ from ledger.bodies import (
     Release,
     ReleaseTurn,
     Statement,
+    consent_bytes,
     encode_body,
     kind_of,
 )
@@ -24,7 +25,7 @@ from ledger.units_chain import Turn, apply, next_place
 from protocol.certificate import Certificate, sign_certificate
 from protocol.lease import LeaseRequest, UnitTurn
 from protocol.signing import Signer, peer_id_of
-from protocol.units import Digest, Micros, Millis, MillisSpan, NetId, PublicKey
+from protocol.units import Digest, Micros, Millis, MillisSpan, NetId, PublicKey, Signature
 from protocol.wire import pack
 
 NET = NetId(bytes(range(32)))
@@ -54,8 +55,10 @@ def root_of(feed: Signer) -> Signer:
     return Signer(b"\x70" + feed.public[1:])
 
 
-def certificate(of: Signer, *, net: NetId = NET, not_after_ms: int = 10**10) -> bytes:
-    root, peer = root_of(of), Signer(b"\x71" + of.public[1:])
+def certificate(
+    of: Signer, *, net: NetId = NET, not_after_ms: int = 10**10, root: Signer | None = None
+) -> bytes:
+    root, peer = root or root_of(of), Signer(b"\x71" + of.public[1:])
     return sign_certificate(
         Certificate(
             net=net,
@@ -245,3 +248,8 @@ def opened_ledger(of: Signer = OWNER) -> Ledger:
     new = ledger(of)
     new.append(genesis(of), at(0))
     return new
+
+
+def consent_of(grant_id: Digest, unit: bytes, ctr: int, now: int) -> Signature:
+    agreed = consent_bytes(grant_id, ((unit, ctr),), at(now))
+    return RENTER.sign("release-consent", NET, agreed)

@@ -153,6 +153,24 @@ class ExportDocument(Struct, frozen=True, kw_only=True):
     """Of the whole file."""
 
 
+class PruneOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Drop what is older than so long ago."""
+
+    older_than_ms: int
+
+
+class PruneDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode ledger prune`."""
+
+    schema: str = "p2pnode.ledger.prune/1"
+    before_ms: int
+    entries: int
+    """Whose bodies were dropped; their headers and signatures are kept."""
+    bytes: int
+    feeds: int
+    """Of which something was dropped."""
+
+
 class ImportOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Take what a file on the node's host holds."""
 

@@ -15,6 +15,8 @@ from p2pnode.api.ledger_documents import (
     ImportDocument,
     ImportOrder,
     LedgerDocument,
+    PruneDocument,
+    PruneOrder,
     VerifyDocument,
 )
 
@@ -32,6 +34,7 @@ class LedgerServices(Protocol):
     async def verify(self) -> VerifyDocument: ...
     async def export_to(self, order: ExportOrder) -> ExportDocument: ...
     async def import_from(self, order: ImportOrder) -> ImportDocument: ...
+    async def prune(self, order: PruneOrder) -> PruneDocument: ...
 
 
 def ledger_routes(services: LedgerServices) -> list[HTTPRouteHandler]:
@@ -71,7 +74,11 @@ def ledger_routes(services: LedgerServices) -> list[HTTPRouteHandler]:
     async def import_from(data: JSONBody[ImportOrder]) -> ImportDocument:
         return await services.import_from(data)
 
-    return [ledger, feed, evidence, forks, verify, export_to, import_from]
+    @post("/v1/ledger/prune", status_code=200)
+    async def prune(data: JSONBody[PruneOrder]) -> PruneDocument:
+        return await services.prune(data)
+
+    return [ledger, feed, evidence, forks, verify, export_to, import_from, prune]
 
 
 def _bounded(limit: int) -> int:

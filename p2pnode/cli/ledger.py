@@ -18,6 +18,7 @@ from p2pnode.cli.output import (
     say,
 )
 from p2pnode.home import find_home
+from p2pnode.quantities import parse_span
 from p2pnode.words import instant_words
 
 EXIT_FAILED = 1
@@ -184,3 +185,30 @@ def import_file(file: Path, home: Path | None, as_json: bool) -> None:
         if document["broken"]:
             say(f"damaged  {document['broken']}; what came before was taken")
     click.get_current_context().exit(0 if document["ok"] else EXIT_FAILED)
+
+
+@ledger.command()
+@click.option(
+    "--older-than",
+    default="180d",
+    show_default=True,
+    help="Only what is older; longer than any lease and dispute.",
+)
+@home_option
+@json_option
+def prune(older_than: str, home: Path | None, as_json: bool) -> None:
+    """Drop what old entries of others said, where they have summed it up themselves.
+
+    Headers and signatures stay, so forks are proved as before, and statements stay, so no number
+    changes. A peer that joins later gets the rest from others.
+    """
+    order = {"older_than_ms": parse_span(older_than)}
+    document = post_slow(find_home(home).socket, "/v1/ledger/prune", order)
+    if as_json:
+        print_document(document)
+    else:
+        say(
+            f"dropped {document['entries']} bodies of {document['feeds']} feeds, "
+            f"{document['bytes'] / 1_000_000:.1f} MB, all before "
+            f"{instant_words(document['before_ms'])}"
+        )

@@ -6,23 +6,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.bodies import Body, Reason, consent_bytes
+from ledger.bodies import Body, Reason
 from ledger.entry import Entry
 from ledger.ledger import Ledger, Taken
 from protocol.errors import LocalFault, Unavailable
 from protocol.lease import LeaseRequest
-from protocol.units import Digest, Signature
+from protocol.units import Digest
 from tests.make_evidence import capacity, changed, consent, ended, feed, leased, past, probe
 from tests.make_ledger import (
     HOUR,
-    NET,
     OWNER,
-    RENTER,
     STRANGER,
     UNIT,
     UNIT2,
     Feed,
     at,
+    consent_of,
     genesis,
     grant,
     lease_request,
@@ -176,11 +175,6 @@ class Owner:
                 self.free()
             case _:
                 pass
-
-
-def consent_of(grant_id: Digest, unit: bytes, ctr: int, now: int) -> Signature:
-    agreed = consent_bytes(grant_id, ((unit, ctr),), at(now))
-    return RENTER.sign("release-consent", NET, agreed)
 
 
 @settings(max_examples=60)

@@ -179,7 +179,9 @@ def test_from_a_fork_on_rights_end_and_duties_stay() -> None:
     }
 
 
-def test_a_genesis_alone_says_nothing() -> None:
-    assert folded([Feed(OWNER).open()]) == State()
+def test_a_genesis_says_whose_feed_it_is_and_nothing_else() -> None:
+    state = folded([Feed(OWNER).open()])
+    assert state.feeds_of_account(OWNER.public) == [OWNER.public]
+    assert (state.leases(), state.accounts(), state.units_of(OWNER.public)) == ([], [], [])
     assert genesis(OWNER).incarnation == 1
     assert folded([]).lease(Digest(NET)) is None

@@ -105,7 +105,7 @@ def with_rows(*rows: UnitRow) -> Body:
         (changed(CHECKPOINT, stop=b"b"), "checkpoint.rows"),
         (with_rows(changed(UNIT_ROW, seq=3)), "checkpoint.rows"),
         (changed(CHECKPOINT, accounts=(changed(ACCOUNT_ROW, seq=3),)), "checkpoint.rows"),
-        (successor(ended=OWNER), "successor.feed"),
+        (successor(OWNER), "successor.feed"),
         (successor(into=STRANGER), "successor.seal"),
         (successor(at_ms=at(1)), "successor.seal"),
         (successor(certificate=certificate(STRANGER)), "successor.seal"),

@@ -20,13 +20,18 @@ from ledger.view import epoch_of, look
 from protocol.rules import BUNDLE, Bundle
 from protocol.signing import Signer
 from protocol.units import Digest, PublicKey
+from tests.make_evidence import successor
 from tests.make_ledger import (
     NET,
     OWNER,
     RENTER,
     STRANGER,
+    Feed,
     at,
+    certificate,
+    genesis,
     grant,
+    root_of,
     signer,
     statement,
 )
@@ -259,3 +264,31 @@ def test_whatever_order_entries_come_in_and_however_often_all_numbers_are_the_sa
         peers: list[PublicKey] = [signer(n).public for n in range(1, 7)]
         told.append([(trust.explain(peer, MONEY), trust.digest(peer, MONEY)) for peer in peers])
     assert told[0] == told[1]
+
+
+def test_all_feeds_of_an_account_answer_for_what_one_has_done() -> None:
+    story, (owner, renter, _) = traders()
+    account = root_of(owner)
+    other = signer(77)
+    new = Feed(other, rules=prefix_of(BUNDLE))
+    body = msgspec.structs.replace(genesis(other), certificate=certificate(other, root=account))
+    story.entries.append(new.add(body))
+    state = story.state()
+    assert state.feeds_of_account(owner.public) == sorted([owner.public, other.public])
+    assert state.feeds_of_account(renter.public) == [renter.public]
+    here = seen(state, renter, double_lease(opened()))
+    assert here.view.kept_ppm(other.public) == here.view.kept_ppm(owner.public) == 0
+    assert here.view.kept_ppm(renter.public) == 1_000_000
+
+
+def test_what_a_feed_gave_its_author_ends_where_its_account_says() -> None:
+    story = Story()
+    story.settle(RENTER, OWNER, 10)
+    ending = story.feed(RENTER).last
+    assert ending is not None
+    story.settle(RENTER, OWNER, 32)
+    state = story.state()
+    assert flow(state, OWNER, RENTER) == 42
+    said = successor(RENTER, STRANGER, ended=ending.seq + 1)
+    state.apply(story.feed(STRANGER).add(said))
+    assert flow(state, OWNER, RENTER) == 10

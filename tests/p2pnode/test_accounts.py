@@ -60,6 +60,7 @@ class Side:
         """Another life, of which only ledger and cabinet are left."""
         self.accounts = Accounts(
             ledger=self.ledger,
+            fits=lambda _raw: True,
             signer=self.signer,
             certificate=certificate(self.signer),
             genesis=GENESIS,

@@ -18,7 +18,7 @@ from litestar import Litestar
 from ledger.entry import seal
 from ledger.ledger import Ledger
 from p2pnode.api.app import exception_handlers
-from p2pnode.api.ledger_documents import ExportOrder, ImportOrder
+from p2pnode.api.ledger_documents import ExportOrder, ImportOrder, PruneOrder
 from p2pnode.api.ledger_routes import ledger_routes
 from p2pnode.api.schemas import schema_of
 from p2pnode.api.server import serve_api
@@ -28,15 +28,18 @@ from p2pnode.ledger_views import LedgerViews
 from p2pnode.proofs import verify_proof
 from p2pnode.receipt_check import verify_receipt
 from protocol.errors import LocalFault
-from protocol.units import NetId
+from protocol.units import Millis, NetId
 from tests.json_schema import faults
 from tests.ledger.test_export import WHOLE, exported, forked
+from tests.make_history import Market
 from tests.make_ledger import (
+    HOUR,
     NET,
     OWNER,
     RENTER,
     STRANGER,
     Feed,
+    at,
     grant,
     lease_request,
     opened_ledger,
@@ -47,8 +50,15 @@ from tests.make_ledger import (
 LIAR = STRANGER.public.hex()
 
 
+class Clock:
+    """See WallClock. A year after the entries of the tests."""
+
+    def now(self) -> Millis:
+        return at(366 * 24 * HOUR)
+
+
 def views(of: Ledger) -> LedgerViews:
-    return LedgerViews(of, of.ingest)
+    return LedgerViews(of, of.ingest, clock=Clock())
 
 
 def checked(document: msgspec.Struct) -> Any:
@@ -289,3 +299,20 @@ def test_whatever_is_damaged_in_a_file_what_is_taken_holds(
     assert not taken.ok
     assert here.verify().broken is None
     assert {head.feed for head in here.heads()} <= {head.feed for head in forked().heads()}
+
+
+async def test_what_is_old_and_summed_up_is_dropped_and_the_walk_still_holds() -> None:
+    market = Market()
+    for _ in range(3):
+        market.lease()
+    market.owner.checkpoint(at(market.now))
+    market.publish()
+    shown = views(market.here)
+    with pytest.raises(LocalFault, match="younger than a day"):
+        await shown.prune(PruneOrder(older_than_ms=1))
+    done = await shown.prune(PruneOrder(older_than_ms=180 * 24 * HOUR))
+    assert (done.entries, done.feeds) == (4, 1)
+    assert done.bytes > 1_000
+    assert (await shown.verify()).ok
+    again = await shown.prune(PruneOrder(older_than_ms=180 * 24 * HOUR))
+    assert again.entries == 0

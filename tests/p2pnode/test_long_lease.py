@@ -170,10 +170,10 @@ async def test_sixty_days_are_billed_paid_and_settled_while_they_last(
     await trio.sleep(DAY / 2_000 + 2 * 3_600)
     check_settled(let, used_ms=60 * DAY - 1_237, bills=BILLS)
     assert max(records) == records[0]
-    # GENESIS and GRANT, the bills and the payments: none for a tick.
+    # GENESIS, CAPACITY, GRANT and RELEASE; the bills and the payments; none for a tick.
     head = let.owner.node.ports.ledger.head(let.owner.node.identity.feed.public)
     assert head is not None
-    assert head.seq + 1 == 2 + BILLS + len(records) + 2
+    assert head.seq + 1 == 4 + BILLS + len(records) + 1
 
 
 async def test_who_does_not_pay_a_long_lease_loses_it_when_one_billing_period_is_owed(

@@ -11,6 +11,7 @@ import trio
 
 from p2pnode.api.app import build_app
 from p2pnode.api.job_routes import job_routes
+from p2pnode.api.ledger_documents import PruneOrder
 from p2pnode.api.ledger_routes import ledger_routes
 from p2pnode.api.money_routes import money_routes
 from p2pnode.api.schemas import DOCUMENTS, schema_of
@@ -93,7 +94,7 @@ async def test_what_a_node_tells_keeps_to_its_schemas(
         while (driver := renter.jobs.driver(file.id)).file.state not in ENDED:
             await driver.changed.wait()
     jobs = JobViews(renter, FileBaggage(tmp_path))
-    ledger = LedgerViews(renter.ports.ledger, renter.replication.take)
+    ledger = LedgerViews(renter.ports.ledger, renter.replication.take, clock=renter.ports.clock)
     money = money_views(renter)
     told = [
         money.accounts(),
@@ -111,6 +112,7 @@ async def test_what_a_node_tells_keeps_to_its_schemas(
         ledger.feed(renter.ports.ledger.feed.hex(), first=0, limit=9),
         ledger.evidence(None, limit=9),
         ledger.forks(),
+        await ledger.prune(PruneOrder(older_than_ms=86_400_000)),
     ]
     for document in map(as_json, told):
         assert faults(document, schema_of(document["schema"])) == []
