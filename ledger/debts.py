@@ -65,6 +65,13 @@ def debts_of(state: State, feed: PublicKey) -> list[Debt]:
     return [_debt(state, account) for account in _accounts(state, feed)]
 
 
+def debt_of(state: State, owner: PublicKey, renter: PublicKey, money: str) -> Debt | None:
+    """What this renter owes this owner; None if the owner has never stated anything."""
+    if not state.halves(owner, renter, money=money):
+        return None
+    return _debt(state, (owner, renter, money, False))
+
+
 def lines_of(state: State, feed: PublicKey) -> list[Line]:
     """The lines of all accounts in which this feed is one side, oldest first.
 

@@ -1,11 +1,13 @@
 """When two halves of an account contradict each other. SPEC.md sections 3 and 8. Pure."""
 
+from collections.abc import Iterable
+
 from msgspec import UNSET
 
 from ledger.bodies import Statement
 from protocol.codec import encode_plain
 from protocol.signing import digest
-from protocol.units import Micros
+from protocol.units import Digest, Micros, MillisSpan
 
 
 def is_answer(statement: Statement) -> bool:
@@ -16,6 +18,21 @@ def is_answer(statement: Statement) -> bool:
 def paid_of(statement: Statement) -> Micros:
     """What has been paid by its word."""
     return Micros(0) if statement.paid_micro is UNSET else statement.paid_micro
+
+
+def stated_of(account: Iterable[Statement], lease: Digest) -> tuple[MillisSpan, Micros]:
+    """Use and amount that these halves state of one lease. SPEC.md 14.7.
+
+    They are those of one side of an account, by counter, from the first on.
+    """
+    used = amount = 0
+    before = (0, 0)
+    for said in account:
+        if said.lease == lease:
+            used += said.used_ms - before[0]
+            amount += said.amount_micro - before[1]
+        before = (said.used_ms, said.amount_micro)
+    return MillisSpan(used), Micros(amount)
 
 
 def account_topic(statement: Statement) -> bytes:

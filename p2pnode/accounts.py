@@ -1,7 +1,7 @@
 """Closes what two peers owe each other for a lease: both halves of the account, and the receipt.
 
-The owner writes its half when the job has ended; the renter checks it against the last tick that
-it co-signed, and answers with its own.
+The owner writes a half now and then while the job runs, and one when it has ended; the renter
+checks each against what it has co-signed, and answers with its own.
 """
 
 import logging
@@ -18,18 +18,20 @@ from ledger.entry import read_entry
 from ledger.fold import Half, Lease
 from ledger.ledger import Ledger
 from ledger.receipt import Receipt, check_receipt
+from ledger.statements import stated_of
 from p2pnode.cabinet import Cabinet
 from p2pnode.clock import WallClock
 from p2pnode.network.exchange import Refused
 from protocol.certificate import Certificate
 from protocol.codec import Wire, decode, encode
-from protocol.errors import PeerFault, Unavailable
+from protocol.errors import LocalFault, PeerFault, Unavailable
 from protocol.genesis import Genesis
+from protocol.lease import charge
 from protocol.lease_stream import CosignAsk, Cosigned, LeaseName, Settle
 from protocol.limits import FRAME_BYTES_MAX, SEAL_BYTES, TICK_BYTES_MAX
 from protocol.signing import Signer
 from protocol.tick import COSIGN_DOMAIN, Tick, check_tick
-from protocol.units import Digest, Micros, MillisSpan, PeerId, PublicKey, Signature
+from protocol.units import Digest, Micros, Millis, MillisSpan, PeerId, PublicKey, Signature
 from protocol.wire import Envelope, Sealed, unpack
 
 log = logging.getLogger(__name__)
@@ -92,7 +94,29 @@ class Accounts:
         """The question `tick` of an owner: our signature. Raises PeerFault."""
         await trio.lowlevel.checkpoint()
         ask = decode(body, CosignAsk, size_max=FRAME_BYTES_MAX)
-        return encode(Cosigned(by=self._cosign(ask.tick, self._reach.who_is(peer).feed)))
+        answer = encode(Cosigned(by=self._cosign(ask.tick, self._reach.who_is(peer).feed)))
+        lease = self._ledger.lease(self._tick(ask.tick).body.lease)
+        assert lease is not None
+        if self._answer_bills(lease):
+            self._reach.tell(peer)
+        return answer
+
+    def _answer_bills(self, lease: Lease) -> bool:
+        """Answer the owner's halves that are here, as far as we have signed for them; if any."""
+        has_answered = False
+        while (first := self._first_unanswered(lease)) is not None:
+            named = first.statement.lease
+            last = None if named is UNSET else self._cosigned(Digest(named))
+            tick = None if last is None else self._tick(last.tick).body
+            try:
+                self._check_half(first, tick)
+                self._write_answer(first, lease)
+            except (PeerFault, LocalFault) as fault:
+                # The answer can wait, say until we may sign again; the tick is co-signed already.
+                log.info("bill not answered", extra={"half": first.id.hex(), "why": str(fault)})
+                break
+            has_answered = True
+        return has_answered
 
     def _cosign(self, raw: bytes, owner: PublicKey) -> Signature:
         sealed = self._tick(raw)
@@ -120,7 +144,7 @@ class Accounts:
         Raises Unavailable or PeerFault; may be repeated.
         """
         last = await self._agree(peer, lease)
-        owners = await self._half_of_owner(peer, lease)
+        owners = await self._last_half_of_owner(peer, lease, self._tick(last.tick))
         renters = await self._answer(peer, owners, lease)
         self._reach.tell(peer)
         metered = (last.tick, Signature(last.by))
@@ -154,12 +178,16 @@ class Accounts:
         settle = Settle(lease=lease.id, at_ms=at_ms, consent=consent, cosign=cosign)
         await self._reach.ask(peer, "lease.settle", encode(settle))
 
-    async def _half_of_owner(self, peer: PeerId, lease: Lease) -> Half:
+    async def _last_half_of_owner(self, peer: PeerId, lease: Lease, tick: Sealed[Tick]) -> Half:
+        """The one that states the lease up to its last tick."""
         while True:
             await self._reach.fetch(peer, lease.owner)
-            half = self._half(lease.owner, lease)
+            half = self._half(lease.owner, lease, tick.digest)
             if half is not None:
                 return half
+            halves = [each.statement for each in self._halves(lease.owner, lease)]
+            if stated_of(halves, lease.id)[0] > tick.body.used_ms:
+                raise PeerFault("statement.amount", "more than was co-signed")
             await trio.sleep(HALF_POLL_S)
 
     async def _answer(self, peer: PeerId, owners: Half, lease: Lease) -> Half:
@@ -167,15 +195,19 @@ class Accounts:
 
         The numbers are cumulative, so that by each half we owe what the ones before it say too.
         """
-        while (ours := self._half(lease.renter, lease)) is None:
+        while (ours := self._answer_to(owners, lease)) is None:
             first = self._first_unanswered(lease)
             if first is None or first.statement.ctr > owners.statement.ctr:
                 raise PeerFault("statement.order", "a half with a counter that was answered")
             tick = None if is_confirmation(first) else await self._agreed_tick(peer, first)
             if first == self._first_unanswered(lease):  # else another task was faster
-                self._check_half(first, tick, lease)
+                self._check_half(first, tick)
                 self._write_answer(first, lease)
         return ours
+
+    def _answer_to(self, owners: Half, lease: Lease) -> Half | None:
+        halves = self._halves(lease.renter, lease)
+        return next((half for half in halves if half.statement.half == owners.id), None)
 
     def _first_unanswered(self, lease: Lease) -> Half | None:
         """The owner's half that is to be answered next."""
@@ -184,41 +216,51 @@ class Accounts:
         halves = self._halves(lease.owner, lease)
         return next((half for half in halves if half.statement.ctr > last), None)
 
-    async def _agreed_tick(self, peer: PeerId, half: Half) -> Sealed[Tick]:
-        """The tick that this half of an owner is about, co-signed by us."""
+    async def _agreed_tick(self, peer: PeerId, half: Half) -> Tick:
+        """The last tick of the lease that this half is about, co-signed by us."""
         lease = half.statement.lease
-        if lease is UNSET:
-            raise PeerFault("statement.amount", "about no lease")
+        assert lease is not UNSET
         last = self._cosigned(Digest(lease))
         if last is None or self._tick(last.tick).digest != half.statement.tick:
             try:
                 answer = await self._reach.ask(peer, "lease.tick", encode(LeaseName(lease=lease)))
                 tick = decode(answer, CosignAsk, size_max=FRAME_BYTES_MAX).tick
                 self._cosign(tick, half.author)
-                return self._tick(tick)
+                return self._tick(tick).body
             except Refused:
                 if last is None:
                     raise
-        return self._tick(last.tick)
+        return self._tick(last.tick).body
 
-    def _check_half(self, half: Half, tick: Sealed[Tick] | None, lease: Lease) -> None:
-        """The account may grow by what the tick says and no more; without one not at all."""
-        said = half.statement
-        before = [
+    def _check_half(self, half: Half, tick: Tick | None) -> None:
+        """What the account states of a lease is what its use costs, and we have signed for the use.
+
+        `tick` is the last one of that lease that we have co-signed. A half that names no lease
+        grows by nothing.
+        """
+        said, author = half.statement, half.author
+        account = [
             other.statement
-            for other in self._halves(lease.owner, lease)
-            if other.statement.ctr < said.ctr
+            for other in self._ledger.state.halves(author, self._signer.public, money=said.money)
         ]
-        used = before[-1].used_ms if before else 0
-        amount = before[-1].amount_micro if before else 0
-        grown = (said.used_ms - used, said.amount_micro - amount)
-        if tick is None:
-            is_agreed = grown == (0, 0)
+        upto = [other for other in account if other.ctr <= said.ctr]
+        if said.lease is UNSET:
+            before = upto[-2] if len(upto) > 1 else None
+            grown = (said.used_ms, said.amount_micro)
+            is_agreed = grown == (
+                (0, 0) if before is None else (before.used_ms, before.amount_micro)
+            )
         else:
-            named = (said.tick, said.lease) == (tick.digest, tick.body.lease)
-            is_agreed = named and grown == (tick.body.used_ms, tick.body.amount_micro)
+            used, amount = stated_of(upto, Digest(said.lease))
+            lease = self._ledger.lease(Digest(said.lease))
+            is_agreed = (
+                tick is not None
+                and lease is not None
+                and 0 <= used <= tick.used_ms
+                and amount == charge(used, lease.request.micro_per_gpu_hour)
+            )
         if not is_agreed:
-            raise PeerFault("statement.amount", "differs from the tick that both signed")
+            raise PeerFault("statement.amount", "not what was co-signed")
 
     def _write_answer(self, owners: Half, lease: Lease) -> None:
         """Our half that says the same."""
@@ -268,32 +310,40 @@ class Accounts:
 
     # The owner's side.
 
-    def close(self, lease: Lease, tick: Tick | None, digest: Digest | None) -> None:
-        """Write our half of a lease of ours that has ended; once, however often it is called."""
-        if tick is None or self._half(lease.owner, lease) is not None:
+    def bill(self, lease: Lease, tick: Sealed[Tick]) -> None:
+        """State a lease of ours up to this tick; once for each tick, however often it is called."""
+        if self._half(lease.owner, lease, tick.digest) is not None:
             return
-        before = self._halves(lease.owner, lease)
-        last = before[-1].statement if before else None
+        before = [half.statement for half in self._halves(lease.owner, lease)]
+        last = before[-1] if before else None
+        used, amount = stated_of(before, lease.id)
+        grown = (tick.body.used_ms - used, tick.body.amount_micro - amount)
         self._ledger.append(
             Statement(
                 peer=lease.renter,
                 ctr=1 if last is None else last.ctr + 1,
-                used_ms=MillisSpan(tick.used_ms + (0 if last is None else last.used_ms)),
-                amount_micro=Micros(tick.amount_micro + (0 if last is None else last.amount_micro)),
+                used_ms=MillisSpan(grown[0] + (0 if last is None else last.used_ms)),
+                amount_micro=Micros(grown[1] + (0 if last is None else last.amount_micro)),
                 money=lease.request.money,
                 lease=lease.id,
-                tick=UNSET if digest is None else digest,
+                tick=tick.digest,
                 paid_micro=UNSET if last is None else last.paid_micro,
             ),
             self._clock.now(),
         )
 
+    def billed_ms(self, lease: Lease) -> Millis | None:
+        """When we last stated something of a lease of ours; None if we have not."""
+        halves = reversed(self._halves(lease.owner, lease))
+        return next((half.ts_ms for half in halves if half.statement.lease == lease.id), None)
+
     # Of both.
 
-    def _half(self, author: PublicKey, lease: Lease) -> Half | None:
-        """What this side of the lease has stated of it."""
+    def _half(self, author: PublicKey, lease: Lease, tick: Digest) -> Half | None:
+        """What this side has stated of the lease up to this tick."""
+        wanted = (lease.id, tick)
         halves = self._halves(author, lease)
-        return next((half for half in halves if half.statement.lease == lease.id), None)
+        return next((h for h in halves if (h.statement.lease, h.statement.tick) == wanted), None)
 
     def _halves(self, author: PublicKey, lease: Lease) -> list[Half]:
         """The account of this side of the lease with the other one, in that role."""

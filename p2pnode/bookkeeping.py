@@ -64,29 +64,29 @@ def build_bookkeeping(
         cabinet=ports.cabinet,
         tell=tell,
         changed=changed,
-        clock=clock,
-    )
-    settling = Settling(
-        ledger=ledger,
-        signer=identity.feed,
-        payout=config.pricing.payout,
-        ask_feed=links.ask_feed,
-        who_is=links.who_is,
-        tell=books.tell_feed,
-        clock=clock,
-    )
-    credit_line = CreditLine(
-        ledger=ledger,
-        terms=credit_terms(config),
-        credit=standing.credit_micro,
-        metered=books.metered,
+        billing_ms=config.pricing.billing,
         clock=clock,
     )
     return Bookkeeping(
         standing=standing,
         accounts=accounts,
         books=books,
-        settling=settling,
-        credit_line=credit_line,
+        settling=Settling(
+            ledger=ledger,
+            signer=identity.feed,
+            payout=config.pricing.payout,
+            ask_feed=links.ask_feed,
+            who_is=links.who_is,
+            tell=books.tell_feed,
+            clock=clock,
+        ),
+        credit_line=CreditLine(
+            ledger=ledger,
+            terms=credit_terms(config),
+            credit=standing.credit_micro,
+            metered=books.metered,
+            is_over=books.is_over,
+            clock=clock,
+        ),
         watch=watch,
     )

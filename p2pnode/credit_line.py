@@ -6,9 +6,10 @@ Money of test networks is worth nothing, so nothing of it is at risk.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ledger.debts import Debt, debts_of
+from ledger.debts import Debt, debt_of
 from ledger.fold import Lease
 from ledger.ledger import Ledger
+from ledger.statements import stated_of
 from ledger.trades import WORTHLESS
 from p2pnode.clock import WallClock
 from p2pnode.config import Config
@@ -42,16 +43,18 @@ class CreditLine:
         terms: Terms,
         credit: Callable[[PublicKey, str], int],
         metered: Callable[[Digest], Micros],
+        is_over: Callable[[Digest], bool],
         clock: WallClock,
     ) -> None:
         """`credit` is what the ledger's derivation trusts the renter with, in this money.
 
-        `metered` is what the last tick of a lease says.
+        `metered` is what the last tick of a lease says, and `is_over` whether its job has ended.
         """
         self._ledger = ledger
         self._terms = terms
         self._credit = credit
         self._metered = metered
+        self._is_over = is_over
         self._clock = clock
 
     def refusal(self, request: LeaseRequest, renter: PublicKey) -> str | None:
@@ -66,9 +69,9 @@ class CreditLine:
                 return f"{format_money(debt.due_micro, money)} have not been paid for too long"
         open_leases = [each for feed in account for each in self._open(feed, money)]
         promised = sum(
-            max(self._first_bill(each), self._metered(lease)) for lease, each in open_leases
+            max(self._next_bill(lease.request), unbilled) for lease, unbilled in open_leases
         )
-        wanted = sum(map(_owed, debts)) + promised + self._first_bill(request)
+        wanted = sum(map(_owed, debts)) + promised + self._next_bill(request)
         limit = self.limit(renter, request)
         if wanted <= limit:
             return None
@@ -83,9 +86,8 @@ class CreditLine:
         if money == WORTHLESS or lease.renter == self._ledger.feed:
             return False
         account = self._ledger.state.feeds_of_account(lease.renter)
-        open_leases = [each for feed in account for each, _ in self._open(feed, money)]
-        metered = sum(map(self._metered, open_leases))
-        owed = sum(_owed(self.debt(feed, money)) for feed in account) + metered
+        unbilled = sum(each for feed in account for _, each in self._open(feed, money))
+        owed = sum(_owed(self.debt(feed, money)) for feed in account) + unbilled
         return owed > self.limit(lease.renter, lease.request)
 
     def limit(self, renter: PublicKey, request: LeaseRequest) -> Micros:
@@ -106,27 +108,29 @@ class CreditLine:
 
     def debt(self, renter: PublicKey, money: str) -> Debt | None:
         """What the renter owes us in this money; None if there has been nothing."""
-        own = self._ledger.feed
-        debts = debts_of(self._ledger.state, own)
-        key = (own, renter, money)
-        return next((each for each in debts if (each.owner, each.renter, each.money) == key), None)
+        return debt_of(self._ledger.state, self._ledger.feed, renter, money)
 
-    def _open(self, renter: PublicKey, money: str) -> list[tuple[Digest, LeaseRequest]]:
-        """Leases of ours with this renter of which our books say nothing yet."""
+    def _open(self, renter: PublicKey, money: str) -> list[tuple[Lease, int]]:
+        """Leases of ours with this renter that our books have not closed.
+
+        Each with what its last tick says beyond what our halves state of it.
+        """
         state, own = self._ledger.state, self._ledger.feed
-        stated = dict.fromkeys(
-            half.statement.lease for half in state.halves(own, renter, money=money)
-        )
+        halves = [half.statement for half in state.halves(own, renter, money=money)]
+        named = dict.fromkeys(said.lease for said in halves)
         return [
-            (lease.id, lease.request)
+            (lease, max(0, self._metered(lease.id) - stated_of(halves, lease.id)[1]))
             for lease in state.leases()
             if (lease.owner, lease.renter, lease.request.money) == (own, renter, money)
-            and lease.id not in stated
             and lease.reason is None
+            and (lease.id not in named or self._goes_on(lease))
         ]
 
-    def _first_bill(self, request: LeaseRequest) -> Micros:
-        """What can be owed for it before a bill is due."""
+    def _goes_on(self, lease: Lease) -> bool:
+        return self._clock.now() < lease.ended_ms and not self._is_over(lease.id)
+
+    def _next_bill(self, request: LeaseRequest) -> Micros:
+        """What can come to be owed for it before it is to be paid."""
         span = MillisSpan(request.end_ms - request.start_ms)
         return _price(request, min(span, self._terms.billing_ms))
 

@@ -1,6 +1,7 @@
 """The owner's side of the ledger: which units are free, which leases end how."""
 
 from collections.abc import Callable
+from typing import Final
 
 from msgspec import UNSET
 
@@ -14,12 +15,18 @@ from ledger.units_chain import overlaps
 from p2pnode.accounts import Accounts, certificate_in
 from p2pnode.cabinet import Cabinet
 from p2pnode.clock import WallClock
-from p2pnode.execution.meter import last_tick
+from p2pnode.execution.meter import is_over, last_tick
 from p2pnode.gpus import Gpu
 from protocol.certificate import read_certificate
 from protocol.signing import digest
 from protocol.tick import Tick
-from protocol.units import Digest, Micros, Millis, NetId, PeerId, PublicKey, Signature
+from protocol.units import Digest, Micros, Millis, MillisSpan, NetId, PeerId, PublicKey, Signature
+from protocol.wire import Sealed
+
+BILL_MS_MIN: Final = MillisSpan(3_600_000)
+"""A lease is stated at most so often while it runs: halves are kept by everybody."""
+BILLS_IN_PERIOD: Final = 4
+"""A renter may owe one billing period; so it has most of that to pay what it is asked for."""
 
 
 class OwnBooks:
@@ -33,6 +40,7 @@ class OwnBooks:
         cabinet: Cabinet,
         tell: Callable[[PeerId], None],
         changed: Callable[[], None],
+        billing_ms: MillisSpan,
         clock: WallClock,
     ) -> None:
         self._ledger = ledger
@@ -40,6 +48,7 @@ class OwnBooks:
         self._cabinet = cabinet
         self._tell = tell
         self._changed = changed
+        self._bill_ms = max(BILL_MS_MIN, billing_ms // BILLS_IN_PERIOD)
         self._clock = clock
 
     def height(self) -> int:
@@ -66,10 +75,17 @@ class OwnBooks:
         self._changed()
         return lease
 
-    def close(self, lease: Lease, tick: Tick | None, digest: Digest | None) -> None:
-        """Our half of the account of a lease that has ended."""
-        self._accounts.close(lease, tick, digest)
+    def close(self, lease: Lease, tick: Sealed[Tick]) -> None:
+        """State a lease of ours that has ended, whose last tick this is."""
+        self._accounts.bill(lease, tick)
         self._tell_renter(lease)
+
+    def bill(self, lease: Lease, tick: Sealed[Tick]) -> None:
+        """State a lease that goes on, up to this tick, which both have signed, if it is time."""
+        billed = self._accounts.billed_ms(lease)
+        since = lease.request.start_ms if billed is None else billed
+        if self._clock.now() >= since + self._bill_ms:
+            self.close(lease, tick)
 
     def lapse(self, lease: Lease) -> None:
         """The renter did not come: the units are free again. Raises LocalFault.
@@ -110,6 +126,10 @@ class OwnBooks:
         """What the last tick of a lease of ours says is owed for it."""
         tick = last_tick(self._cabinet, self._ledger.net, lease)
         return Micros(0) if tick is None else tick.amount_micro
+
+    def is_over(self, lease: Digest) -> bool:
+        """Whether the job of a lease of ours has ended, whether or not the units are free."""
+        return is_over(self._cabinet, lease)
 
     def tell_feed(self, feed: PublicKey) -> None:
         """Our feed has grown by what concerns this one: its peer gets it soon."""

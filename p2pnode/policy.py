@@ -1,5 +1,7 @@
 """Whether this owner runs a stranger's job: what the lease's winner may still be refused for."""
 
+from msgspec import UNSET
+
 from p2pnode.gpus import HostFacts
 from protocol.advert import Isolation
 from protocol.genesis import Genesis
@@ -24,6 +26,8 @@ def refusal_of(
     """
     if isolation == "process" and genesis.kind != "test" and renter != own:
         return "this node runs plain processes, and those only for its owner"
+    if isolation != "process" and job.image is UNSET and genesis.kind != "test":
+        return "the job names no image; give one by its digest, which is on this node's host"
     if job.limits.time_ms > request.end_ms - request.start_ms:
         return "the job may run longer than the lease"
     if job.limits.memory_mib > host.memory_mib:

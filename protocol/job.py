@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from nacl.bindings import crypto_box, crypto_box_seal_open, crypto_box_seed_keypair
 from nacl.exceptions import CryptoError
 
-from protocol.codec import Extensions, Hash, Id16, Name, Span, UInt, Wire, decode
+from protocol.codec import Extensions, Hash, Id16, Span, UInt, Wire, decode
 from protocol.errors import PeerFault
 from protocol.limits import ARGUMENTS_MAX, JOB_BYTES_MAX, VARIABLES_MAX
 from protocol.signing import digest
@@ -21,6 +21,12 @@ Argument = Annotated[str, Meta(max_length=8_192, pattern=r"\A[^\0]*\Z")]
 VariableName = Annotated[
     str, Meta(min_length=1, max_length=128, pattern=r"\A[A-Za-z_][A-Za-z0-9_]*\Z")
 ]
+
+
+ImageName = Annotated[
+    str, Meta(pattern=r"\A(?:[a-z0-9][a-z0-9._/:-]{0,200}@)?sha256:[0-9a-f]{64}\Z")
+]
+"""NAME@sha256:… or sha256:…; a name alone may mean another image tomorrow."""
 
 
 class Input(Wire, frozen=True, kw_only=True):
@@ -52,8 +58,8 @@ class Job(Wire, frozen=True, kw_only=True):
     v: Literal[1] = 1
     argv: Annotated[tuple[Argument, ...], Meta(min_length=1, max_length=ARGUMENTS_MAX)]
     variables: Annotated[dict[VariableName, Argument], Meta(max_length=VARIABLES_MAX)]
-    image: Name | UnsetType = UNSET
-    """By digest, for engines that run images."""
+    image: ImageName | UnsetType = UNSET
+    """For engines that run images."""
     input: Input | UnsetType = UNSET
     limits: JobLimits
     nonce: Id16

@@ -6,6 +6,7 @@ from itertools import pairwise
 from ledger.fold import Lease
 from ledger.ledger import Ledger
 from ledger.receipt import Proven, check_receipt
+from ledger.statements import stated_of
 from p2pnode.jobs.jobfile import ENDED
 from p2pnode.node import Node
 from protocol.errors import PeerFault
@@ -141,8 +142,9 @@ def _check_known(proven: Proven, ledger: Ledger, name: str) -> None:
     sides = ((proven.owner, proven.renter, False), (proven.renter, proven.owner, True))
     for author, peer, is_answer in sides:
         halves = ledger.state.halves(author, peer, money=money, is_answer=is_answer)
-        count = sum(half.statement.lease == proven.lease for half in halves)
-        check(holds=count == 1, what=f"{name} has {count} halves of a receipt's account")
+        stated = stated_of([half.statement for half in halves], proven.lease)
+        agreed = (proven.used_ms, proven.amount_micro)
+        check(holds=stated == agreed, what=f"{name} has {stated} of a receipt over {agreed}")
 
 
 def _ledger_of(host: Host) -> Ledger:

@@ -89,7 +89,10 @@ def _five(_run: Run) -> Script:
 class Party:
     """A network in memory that grows node by node; the first is everybody's bootstrap."""
 
-    def __init__(self, tmp_path: Path, nursery: trio.Nursery, hub: MemoryHub) -> None:
+    def __init__(
+        self, tmp_path: Path, nursery: trio.Nursery, hub: MemoryHub, *, genesis: Genesis = GENESIS
+    ) -> None:
+        self._genesis = genesis
         self._tmp_path = tmp_path
         self._nursery = nursery
         self._hub = hub
@@ -110,6 +113,7 @@ class Party:
         store: Store | None = None,
         guard: Guard | None = None,
         wrap: Callable[[Ports, Identity], Ports] = lambda ports, _identity: ports,
+        choose: Callable[[Config], Config] = lambda config: config,
     ) -> Node:
         index = self._count
         self._count += 1
@@ -118,7 +122,8 @@ class Party:
             roles=("renter",) if ask is None else ("owner", "renter"),
             network=Network(region="DE", gossip=gossip),  # type: ignore[arg-type]
             pricing=Pricing(
-                ask=None if ask is None else Money(Micros(ask), "TEST"), period=MillisSpan(2_000)
+                ask=None if ask is None else Money(Micros(ask), self._genesis.money),
+                period=MillisSpan(2_000),
             ),
         )
         kept = Kept(
@@ -129,7 +134,7 @@ class Party:
         )
         return self._node(
             index,
-            config,
+            choose(config),
             kept,
             incarnation=index if incarnation is None else incarnation,
             script=script,
@@ -147,7 +152,16 @@ class Party:
             is_new=False,
         )
         index = int(old.config.name[1:])
-        return self._node(index, old.config, kept, incarnation=1_000, script=_five, outputs={})
+        incarnation = old.provider._incarnation + 1_000
+        return self._node(
+            index,
+            old.config,
+            kept,
+            incarnation=incarnation,
+            script=_five,
+            outputs={},
+            engine=old.ports.engine,
+        )
 
     def _node(
         self,
@@ -159,19 +173,20 @@ class Party:
         script: Callable[[Run], Script],
         outputs: dict[RunId, bytes],
         wrap: Callable[[Ports, Identity], Ports] = lambda ports, _identity: ports,
+        engine: FakeEngine | None = None,
     ) -> Node:
         clock = VirtualClock()
         home = find_home(self._tmp_path / f"n{index}")
         make_folders(home)
         dice = random.Random(index if kept.is_new else f"{index} again")
-        create_identity(home, net_of(GENESIS), EPOCH, dice.randbytes)
-        identity = load_identity(home, net_of(GENESIS), EPOCH)
+        create_identity(home, net_of(self._genesis), EPOCH, dice.randbytes)
+        identity = load_identity(home, net_of(self._genesis), EPOCH)
         gpus = (_gpu(),) if "owner" in config.roles else ()
         address = f"/memory/{index}"
         transport = MemoryTransport(self._hub, identity.certificate.peer_id, address)
         node = Node(
             config=config,
-            genesis=GENESIS,
+            genesis=self._genesis,
             identity=identity,
             bootstrap=self._bootstrap,
             incarnation=incarnation,
@@ -183,13 +198,13 @@ class Party:
                     ),
                     probe=SimulatedProbe(identity.feed.public, gpus),
                     host=HostFacts(cpus=8, memory_mib=32_768, disk_mib=100_000),
-                    engine=FakeEngine(script, clock=clock),
+                    engine=FakeEngine(script, clock=clock) if engine is None else engine,
                     materials=MemoryMaterials(outputs),
                     baggage=MemoryBaggage(),
                     cabinet=kept.cabinet,
                     ledger=open_own_feed(
                         identity,
-                        net=net_of(GENESIS),
+                        net=net_of(self._genesis),
                         store=kept.store,
                         guard=kept.guard,
                         cabinet=kept.cabinet,

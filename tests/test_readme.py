@@ -40,6 +40,16 @@ def test_the_sample_configuration_is_valid() -> None:
     assert config.pricing.ask is not None
 
 
+def test_the_commands_for_real_money_are_those_that_a_live_test_runs() -> None:
+    section = README[README.index("## Rent for real money") : README.index("## Commands")]
+    [test] = re.findall(r"`(tests/[a-z_/]+\.py)`", section)
+    text = (ROOT / test).read_text()
+    heads = re.findall(r"^p2pnode ([a-z]+)(?: ([a-z]+))?", section, flags=re.MULTILINE)
+    assert len(heads) >= 7
+    for words in heads:
+        assert ", ".join(f'"{word}"' for word in words if word) in text
+
+
 @pytest.mark.live
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("block", blocks("sh"), ids=lambda block: block.split("\n", 1)[0])

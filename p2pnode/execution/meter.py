@@ -18,6 +18,11 @@ class Metered(Wire, frozen=True, kw_only=True):
     cosign: bytes = b""
 
 
+def is_over(cabinet: Cabinet, lease: Digest) -> bool:
+    """Whether the lease's job has ended, so that nothing more will be metered."""
+    return cabinet.get(f"leases/{lease.hex()}/outcome") is not None
+
+
 def last_tick(cabinet: Cabinet, net: NetId, lease: Digest) -> Tick | None:
     """What was metered last of this lease; None if nothing was."""
     raw = cabinet.get(f"leases/{lease.hex()}/metered")

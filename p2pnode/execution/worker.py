@@ -28,7 +28,7 @@ from protocol.limits import FRAME_BYTES_MAX, OUTCOME_BYTES_MAX, SEAL_BYTES, TICK
 from protocol.signing import Signer, is_signed
 from protocol.tick import COSIGN_DOMAIN, Outcome, Tick
 from protocol.units import Digest, Millis, MillisSpan, NetId, PublicKey, Signature
-from protocol.wire import Envelope, pack, unpack
+from protocol.wire import Envelope, Sealed, pack, unpack
 
 log = logging.getLogger(__name__)
 
@@ -60,8 +60,10 @@ class Shop:
     height: Callable[[], int]
     state_of: Callable[[Digest], Lease | None]
     """The lease as the ledger has it now."""
-    settle: Callable[[Lease, Tick | None, Digest | None], None]
-    """Write our half of the account; once for each lease, however often it is called."""
+    bill: Callable[[Lease, Sealed[Tick]], None]
+    """State a lease that goes on, up to a tick that both have signed; if it is time to."""
+    close: Callable[[Lease, Sealed[Tick]], None]
+    """State a lease up to its last tick; once, however often it is called."""
     lapse: Callable[[Lease], None]
     """Let the units of a lease without a job go. Raises LocalFault."""
     is_enough: Callable[[Lease], bool]
@@ -117,9 +119,8 @@ class Worker:
         outcome = unpack(self.outcome or b"", self._shop.net, Outcome)
         metered = self.metered
         last = None if metered is None else unpack(metered.tick, self._shop.net, Tick)
-        self._shop.settle(
-            self.lease, None if last is None else last.body, None if last is None else last.digest
-        )
+        if last is not None:
+            self._shop.close(self.lease, last)
         log.info(
             "lease ended",
             extra={
@@ -182,6 +183,7 @@ class Worker:
                 with trio.move_on_after(min(period_s, max(left_s, 0))):
                     await self.stop_asked.wait()
                 await self._tick(MillisSpan(self._now() - began))
+                self._bill()
                 if self._is_unclaimed():
                     log.info("lease not accepted", extra={"lease": self.run_id})
                     break
@@ -257,6 +259,12 @@ class Worker:
         self._keep("metered", encode(Metered(tick=raw)))
         with trio.move_on_after(COSIGN_S):
             await self._cosign(raw)
+
+    def _bill(self) -> None:
+        """State what both have signed; more than that the renter could not answer."""
+        metered = self.metered
+        if metered is not None and metered.cosign:
+            self._shop.bill(self.lease, unpack(metered.tick, self._shop.net, Tick))
 
     async def _cosign(self, tick: bytes) -> None:
         """The renter's signature under the last tick, if it gives one."""

@@ -12,8 +12,8 @@ from p2pnode.jobs.driver import Desk, Driver
 from p2pnode.jobs.jobfile import ENDED, JobFile, load_all, save
 from protocol.advert import Tier
 from protocol.auction import Need
-from protocol.codec import encode
-from protocol.errors import LocalFault
+from protocol.codec import decode, encode
+from protocol.errors import LocalFault, PeerFault
 from protocol.job import Input, Job, JobLimits
 from protocol.limits import JOB_BYTES_MAX
 from protocol.units import Micros, Millis, MillisSpan, PublicKey
@@ -106,6 +106,13 @@ class Jobs:
                 f"The job takes {len(raw)} bytes, at most {JOB_BYTES_MAX}.",
                 "put large things into the input directory",
             )
+        try:
+            decode(raw, Job, size_max=JOB_BYTES_MAX)
+        except PeerFault as fault:
+            raise LocalFault(
+                f"The job cannot be sent: {fault.detail}.",
+                "an image is named as NAME@sha256:DIGEST or sha256:DIGEST",
+            ) from fault
         file = JobFile(
             id=submission.id,
             created_ms=now,

@@ -9,6 +9,7 @@ from msgspec import UNSET
 from ledger.units_chain import Turn, next_place, overlaps
 from p2pnode.matching.provider import Posting, Shelf
 from p2pnode.matching.search import is_model
+from p2pnode.quantities import format_span
 from protocol.auction import Bid, Need, Reason, Rfq
 from protocol.lease import Terms, UnitTurn
 from protocol.limits import OPEN_INTERVALS_SOFT_MAX
@@ -101,7 +102,8 @@ def _policy(rfq: Rfq, posting: Posting) -> No | None:
     if rfq.money != posting.money:
         return No("POLICY", f"asks in {posting.money}")
     if not posting.lease_ms_min <= span <= posting.lease_ms_max:
-        return No("POLICY", f"leases of {posting.lease_ms_min} to {posting.lease_ms_max} ms only")
+        least, most = map(format_span, (posting.lease_ms_min, posting.lease_ms_max))
+        return No("POLICY", f"leases of {least} to {most} only")
     return None
 
 

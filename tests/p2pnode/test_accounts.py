@@ -53,13 +53,18 @@ class Side:
         self.ticks: dict[Digest, bytes] = {}
         self.other: Side | None = None
         self.is_cut_off = False
+        self.cabinet = MemoryCabinet()
+        self.restart()
+
+    def restart(self) -> None:
+        """Another life, of which only ledger and cabinet are left."""
         self.accounts = Accounts(
             ledger=self.ledger,
             fits=lambda _raw: True,
-            signer=signer,
-            certificate=certificate(signer),
+            signer=self.signer,
+            certificate=certificate(self.signer),
             genesis=GENESIS,
-            cabinet=MemoryCabinet(),
+            cabinet=self.cabinet,
             reach=Reach(
                 ask=self._ask, fetch=self._fetch, tell=lambda _peer: None, who_is=self._who_is
             ),
@@ -130,7 +135,7 @@ def ended(owner: Side, lease: Lease, *, used: int) -> bytes:
     raw = pack(tick, signer=owner.signer, net=NET)
     owner.ticks[lease.id] = raw
     read: Sealed[Tick] = unpack(raw, NET, Tick)
-    owner.accounts.close(lease, tick, read.digest)
+    owner.accounts.bill(lease, read)
     outcome = Outcome(
         lease=lease.id,
         cause="exit",

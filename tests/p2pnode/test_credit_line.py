@@ -37,11 +37,13 @@ class Owner:
         self.time = at(0)
         self.trust = 0
         self.meter: dict[Digest, int] = {}
+        self.over: dict[Digest, None] = {}
         self.line = CreditLine(
             ledger=self.ledger,
             terms=Terms(billing_ms=MillisSpan(billing), newcomer=newcomer),
             credit=self.credit,
             metered=lambda lease: Micros(self.meter.get(lease, 0)),
+            is_over=lambda lease: lease in self.over,
             clock=self,
         )
 
@@ -141,3 +143,26 @@ def test_money_of_a_test_network_is_never_at_risk() -> None:
     assert owner.refuses(replace(hours(24), money="TEST")) is None
     own = owner.line.refusal(hours(24), OWNER.public)
     assert own is None
+
+
+def test_what_is_stated_of_a_lease_that_goes_on_is_owed_once() -> None:
+    owner = Owner(billing=HOUR)
+    granted = owner.ledger.grant(sealed(hours(3)), at(0))
+    lease = owner.ledger.lease(granted.id)
+    assert lease is not None
+    bill = Statement(
+        peer=RENTER.public, ctr=1, used_ms=MillisSpan(HOUR), amount_micro=Micros(PRICE),
+        money="USD", lease=granted.id, tick=Digest(bytes(32)),
+    )  # fmt: skip
+    owner.ledger.append(bill, owner.time)
+    owner.meter[granted.id] = PRICE
+    assert not owner.line.is_enough(lease)
+    owner.meter[granted.id] = PRICE + 1
+    assert owner.line.is_enough(lease)
+    paid = replace(bill, ctr=2, lease=UNSET, tick=UNSET, paid_micro=Micros(PRICE))
+    owner.ledger.append(paid, owner.time)
+    assert not owner.line.is_enough(lease)
+    # The rest of a lease that goes on can still come to be owed; once its job is over it cannot.
+    assert owner.refuses(hours(1, unit=UNIT2, nonce=1)) is not None
+    owner.over[granted.id] = None
+    assert owner.refuses(hours(1, unit=UNIT2, nonce=1)) is None

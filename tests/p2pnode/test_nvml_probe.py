@@ -1,7 +1,6 @@
 """The real pynvml over tests/fake_nvml.c. Letters and numbers are cases of public complaints."""
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,33 +10,21 @@ import pytest
 
 from p2pnode.execution.nvml_probe import FOREIGN_MIB, unit_of
 from protocol.units import PublicKey
+from tests.fake_driver import build_fake_nvml
 
-FAKE = Path(__file__).parent.parent / "fake_nvml.c"
 READER = Path(__file__).parent.parent / "nvml_reader.py"
 FEED = PublicKey(bytes(range(32)))
 Step = dict[str, Any]
 
 
-def build(folder: Path, *options: str) -> Path:
-    if shutil.which("gcc") is None:
-        pytest.skip("gcc is missing: .ci/headers installs it")
-    folder.mkdir()
-    library = folder / "libnvidia-ml.so.1"
-    command = ["gcc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", *options]
-    subprocess.run(
-        [*command, "-Wl,-soname,libnvidia-ml.so.1", "-o", library, FAKE], check=True, timeout=60
-    )
-    return folder
-
-
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("nvml") / "new")
+    return build_fake_nvml(tmp_path_factory.mktemp("nvml") / "new")
 
 
 @pytest.fixture(scope="module")
 def old_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("nvml") / "old", "-DOLD")
+    return build_fake_nvml(tmp_path_factory.mktemp("nvml") / "old", "-DOLD")
 
 
 def probe(

@@ -190,7 +190,14 @@ def job_cases() -> list[Case]:
         c("another than is named", "job.digest", good, bytes(32)),
         c("its digest without the domain", "job.digest", good, LEASE),
         c("not canonical", "codec.form", good + b"\0"),
-        one("of an image", None, image="sha256:" + "0" * 57),
+        one("of an image", None, image="sha256:" + "0" * 64),
+        one("of a named image", None, image="a.example/b:1@sha256:" + "f" * 64),
+        one("of an image by its name alone", "codec.shape", image="a.example/b:1"),
+        one("of an image with a short digest", "codec.shape", image="sha256:" + "0" * 63),
+        one("of an image with a name of 201", None, image="a" * 201 + "@sha256:" + "0" * 64),
+        one(
+            "of an image with a name of 202", "codec.shape", image="a" * 202 + "@sha256:" + "0" * 64
+        ),
         one("without arguments", "codec.shape", argv=()),
         one("with an empty argument", None, argv=("",)),
         one("with a zero byte", "codec.shape", argv=("a\0",)),
