@@ -15,6 +15,10 @@ from protocol.units import PublicKey
 Ask = Want | Tail
 
 
+class Claims(dict[PublicKey, HeadItem]):
+    """What sessions with one peer are bringing now, so that two of them do not bring it twice."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
     """What was asked, and how many entries came of it; None while no answer has come."""
@@ -29,16 +33,29 @@ class Pulls:
     What is asked for must bring us on, else the feed is left to a later session.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, claims: Claims) -> None:
+        """`claims` are those of all sessions with this peer; ours are among them until `end`."""
         self._ledger = ledger
+        self._claims = claims
         self._wanted: dict[PublicKey, HeadItem] = {}
         self._asked: dict[PublicKey, _Asked] = {}
         self._listed: dict[PublicKey, int] = {}
         """The place behind what we have of a feed, which the peer was told."""
 
     def add(self, theirs: HeadItem) -> None:
-        """The peer has this of a feed, and we do not."""
-        self._wanted.setdefault(theirs.feed, theirs)
+        """The peer has this of a feed, and we do not; another session may be bringing it."""
+        claimed = self._claims.get(theirs.feed)
+        if claimed is None or not _covers(claimed, theirs):
+            self._claims[theirs.feed] = self._wanted.setdefault(theirs.feed, theirs)
+
+    def end(self) -> None:
+        """Nothing more is asked; other sessions may ask for what is left."""
+        for feed in list(self._wanted):
+            self._drop(feed)
+
+    def _drop(self, feed: PublicKey) -> None:
+        if self._claims.get(feed) is self._wanted.pop(feed):
+            del self._claims[feed]
 
     def note_listed(self, part: Part[HeadItem]) -> None:
         """We tell the peer this: what comes after a head that we list, it may send at once."""
@@ -62,7 +79,7 @@ class Pulls:
         if not any(each.came is not None for each in self._asked.values()):
             # Somebody who is asked and does not answer at all has no room for it in any turn.
             for feed in self._asked:
-                del self._wanted[feed]
+                self._drop(feed)
             self._asked.clear()
         return taken
 
@@ -98,7 +115,7 @@ class Pulls:
                 return
             ask = self._next_ask(theirs)
             if ask is None:
-                del self._wanted[feed]
+                self._drop(feed)
             else:
                 count += 1
                 yield ask
@@ -136,6 +153,12 @@ def plan(ledger: Ledger, theirs: HeadItem) -> Ask | None:
     if ours is not None and ours[:16] == theirs.id16:
         return None
     return Want(feed, theirs.seq, theirs.seq + 1)
+
+
+def _covers(claimed: HeadItem, theirs: HeadItem) -> bool:
+    """Whether what brings the one brings the other, too."""
+    is_longer = not claimed.forked and not theirs.forked and claimed.seq > theirs.seq
+    return is_longer or claimed == theirs
 
 
 def _check_run(ask: Ask, entries: list[Entry]) -> None:

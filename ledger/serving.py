@@ -48,17 +48,20 @@ def serve(
 
 
 def follow_ups(ledger: Ledger, pairs: list[tuple[HeadItem, HeadItem]]) -> tuple[Want, ...]:
-    """What peers with these heads, where we have those, would ask next: the little that follows."""
+    """What peers with these heads, where we have those, would ask next, if it is but little.
+
+    Who is far behind asks for everything: it may hold what follows its head, not judged yet.
+    """
     return tuple(
-        Want(theirs.feed, theirs.seq + 1, min(ours.seq, theirs.seq + PUSH_MAX) + 1)
+        Want(theirs.feed, theirs.seq + 1, ours.seq + 1)
         for theirs, ours in pairs
         if not theirs.forked and not ours.forked and _is_behind(ledger, theirs, ours)
     )
 
 
 def _is_behind(ledger: Ledger, theirs: HeadItem, ours: HeadItem) -> bool:
-    """Whether what they have is the beginning of what we have."""
-    if theirs.seq >= ours.seq:
+    """Whether what they have is what we have but for the last few."""
+    if not 0 < ours.seq - theirs.seq <= PUSH_MAX:
         return False
     known = id_at(ledger, theirs.feed, theirs.seq)
     return known is not None and known[:16] == theirs.id16

@@ -21,7 +21,7 @@ from ledger.limits import (
     TURN_BYTES,
     WANTS_MAX,
 )
-from ledger.pulls import Ask, Pulls
+from ledger.pulls import Ask, Claims, Pulls
 from ledger.ranges import Compare, Items, Part
 from ledger.serving import follow_ups, prove, serve
 from ledger.sync_messages import SyncHello, Tail, Turn, Want, is_empty
@@ -90,11 +90,13 @@ class Session:
         keeps: Callable[[PublicKey], bool],
         is_opener: bool,
         may_trust: bool = False,
+        claims: Claims | None = None,
     ) -> None:
         """`only` are the feeds that we want to talk about, None all.
 
         `keeps` says whether we talk about a feed that the opener names; `may_trust`, whether
-        entries of which many are missing may wait to be judged.
+        entries of which many are missing may wait to be judged. `claims` are shared by sessions
+        with the same peer that need not bring the same entries twice.
         """
         self._ledger = ledger
         self._frontier = frontier
@@ -102,7 +104,7 @@ class Session:
         self._keeps = keeps
         self._is_opener = is_opener
         self._may_trust = may_trust
-        self._pulls = Pulls(ledger)
+        self._pulls = Pulls(ledger, Claims() if claims is None else claims)
         self._talk: _Talk | None = None
         self._to_send: list[bytes] = []
         self._changed: Feeds = {}
@@ -175,13 +177,18 @@ class Session:
             self._may_accuse |= is_turn or taken is Taken.CONFLICT
 
     def settle(self) -> None:
-        """Lets the frontier know what was done. To be called when a session ends early, too."""
+        """Lets the frontier know what was done."""
         for feed in self._changed:
             self._frontier.refresh(feed)
         self._changed.clear()
         if self._may_accuse:
             self._may_accuse = False
             self.has_learned |= self._frontier.refresh_proofs()
+
+    def end(self) -> None:
+        """Settles, and leaves to other sessions what has not come. However the session ended."""
+        self.settle()
+        self._pulls.end()
 
     def reply(self) -> list[bytes]:
         """The frames to send now that all effects are done."""

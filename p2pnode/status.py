@@ -67,6 +67,7 @@ def status_of(node: Node, *, up_since: Millis) -> StatusDocument:
     transport = node.ports.transport
     now = node.ports.clock.now()
     feed = node.feed
+    moved = node.ports.bytes_moved()
     topics = () if node.is_light else advert_topics(node.genesis)
     return StatusDocument(
         name=node.config.name,
@@ -103,7 +104,8 @@ def status_of(node: Node, *, up_since: Millis) -> StatusDocument:
         ask_micro_per_gpu_hour=node.provider.posting.ask,
         simulated=_simulated(node),
         rss_bytes=_rss_bytes(),
-        bytes_per_hour=node.traffic.per_hour(trio.current_time(), node.ports.bytes_moved()),
+        bytes_moved=moved,
+        bytes_per_hour=node.traffic.per_hour(trio.current_time(), moved),
         up_ms=now - up_since,
     )
 

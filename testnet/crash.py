@@ -8,7 +8,6 @@ import gc
 import os
 import shutil
 import signal
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -18,15 +17,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from p2pnode.cli.client import get, post
-from p2pnode.clock import SystemClock
-from p2pnode.home import find_home
-from p2pnode.identity import load_identity
-from p2pnode.membership import genesis_of
-from p2pnode.network.peer_text import address_text
 from protocol.errors import LocalFault, Unavailable
-from protocol.genesis import net_of
 from testnet.crash_checks import check_all
 from testnet.crash_node import run_until
+from testnet.fixed_ports import configure
 from testnet.plan import GpuKind, NodePlan, plan_network
 from testnet.processes import fork_node, prepare, wait_ready
 from testnet.state import RunningNode
@@ -161,7 +155,7 @@ def _happen(crash: Crash, folder: Path, began: float) -> Survived:
         for plan in plan_network(folder, nodes=OWNERS + 1, renters=1, kinds=(KIND,))
     )
     prepare(plans, name="crash")
-    _configure(plans)
+    configure(plans, bootstrap=(0, 1))
     gc.freeze()
     with _running(plans, crash) as nodes:
         _wait_for(nodes, OFFERS_S, lambda: _is_known(nodes), "offers")
@@ -183,35 +177,6 @@ def _happen(crash: Crash, folder: Path, began: float) -> Survived:
         receipts=found[-1],
         took_s=_now_s() - began,
     )
-
-
-def _configure(plans: tuple[NodePlan, ...]) -> None:
-    """A fixed port for each, so that who comes back is found where it was."""
-    ports = _free_ports(len(plans))
-    addresses = []
-    for plan, port in zip(plans, ports, strict=True):
-        home = find_home(plan.home)
-        identity = load_identity(home, net_of(genesis_of(home)), SystemClock().now())
-        addresses.append(address_text(identity.certificate.peer_id, _listen(port)))
-    for plan, port in zip(plans, ports, strict=True):
-        others = tuple(each for each in addresses[:2] if each != addresses[plan.index])
-        text = plan.config_text(bootstrap=others, heartbeat="30s")
-        find_home(plan.home).config.write_text(text.replace(_listen(0), _listen(port)))
-
-
-def _listen(port: int) -> str:
-    return f"/ip4/127.0.0.1/tcp/{port}"
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 import trio
 
 from ledger.guard import Guard, MemoryGuard
+from ledger.ledger import Ledger
 from ledger.store import MemoryStore, Store
 from p2pnode.cabinet import Cabinet, MemoryCabinet
 from p2pnode.config import Config, Network, Pricing
@@ -202,17 +203,7 @@ class Party:
                     materials=MemoryMaterials(outputs),
                     baggage=MemoryBaggage(),
                     cabinet=kept.cabinet,
-                    ledger=open_own_feed(
-                        identity,
-                        net=net_of(self._genesis),
-                        store=kept.store,
-                        guard=kept.guard,
-                        cabinet=kept.cabinet,
-                        incarnation=incarnation,
-                        is_new=kept.is_new,
-                        now=clock.now(),
-                        random_bytes=dice.randbytes,
-                    ),
+                    ledger=self._ledger(identity, kept, clock, dice, incarnation=incarnation),
                     clock=clock,
                     catch_up=self.told.append,
                     rng=dice,
@@ -224,6 +215,27 @@ class Party:
         if not self._bootstrap:
             self._bootstrap = {identity.certificate.peer_id: (address,)}
         return node
+
+    def _ledger(
+        self,
+        identity: Identity,
+        kept: "Kept",
+        clock: VirtualClock,
+        dice: random.Random,
+        *,
+        incarnation: int,
+    ) -> Ledger:
+        return open_own_feed(
+            identity,
+            net=net_of(self._genesis),
+            store=kept.store,
+            guard=kept.guard,
+            cabinet=kept.cabinet,
+            incarnation=incarnation,
+            is_new=kept.is_new,
+            now=clock.now(),
+            random_bytes=dice.randbytes,
+        )
 
     async def start(self, node: Node) -> Started:
         scope = trio.CancelScope()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from ledger.entry import Entry
 from ledger.frontier import Frontier
 from ledger.ledger import Ledger, Taken
+from ledger.pulls import Claims
 from ledger.store import Store
 from ledger.sync import Effect, Ingest, Session
 from protocol.units import Digest, PublicKey
@@ -38,6 +39,7 @@ class Replica:
         is_opener: bool,
         only: tuple[PublicKey, ...] | None = None,
         may_trust: bool = False,
+        claims: Claims | None = None,
     ) -> Session:
         self.frontier.refresh_proofs()
         return Session(
@@ -47,6 +49,7 @@ class Replica:
             keeps=lambda feed: only is None or feed in only,
             is_opener=is_opener,
             may_trust=may_trust,
+            claims=claims,
         )
 
 

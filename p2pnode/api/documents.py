@@ -62,6 +62,8 @@ class StatusDocument(Struct, frozen=True, kw_only=True):
     simulated: tuple[str, ...]
     """What of this node is simulated."""
     rss_bytes: int
+    bytes_moved: int
+    """Sent and received since the start."""
     bytes_per_hour: int
     """Sent and received, by the last hour or as far as the node goes back."""
     up_ms: int

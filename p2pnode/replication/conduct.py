@@ -17,6 +17,13 @@ STRANGERS_BURST: Final = 20_000
 """Entries and evidence that one peer may bring of feeds that we did not ask for by name: a small
 network's at once.
 """
+SPARE: Final = 0.5
+"""Share of the time in which all peers together may bring more than that: who was away for a week
+lacks more than a burst, and a flood from ever so many leaves the other half for everything else.
+"""
+SPARE_BURST_S: Final = 0.1
+ENTRY_S_MIN: Final = 0.0001
+"""What one entry is charged of that time, if it took less."""
 CONFLICT_ENTRIES: Final = 50
 """What a conflict is charged as: it is compared with all others at its place, in up to 30 ms."""
 TURNS_PER_S: Final = 20
@@ -46,6 +53,7 @@ class Conduct:
     def __init__(self) -> None:
         self.statistics: Final = Statistics()
         self._strangers = _budget(STRANGERS_PER_S, STRANGERS_BURST)
+        self._spare: Budget[None] = Budget(per_s=SPARE, burst=SPARE_BURST_S, keys_max=1)
         self._turns = _budget(TURNS_PER_S, TURNS_BURST)
         self._faults = _budget(FAULTS_PER_S, FAULTS_BURST)
 
@@ -53,13 +61,25 @@ class Conduct:
         """The peer may have another frame judged and answered."""
         await trio.sleep(self._turns.draw(peer, trio.current_time()))
 
-    async def wait_stranger(self, peer: PeerId, count: int = 1) -> None:
-        """The peer may bring so many more entries of feeds that we did not ask for by name."""
-        await trio.sleep(self._strangers.draw(peer, trio.current_time(), count))
+    async def wait_stranger(self, peer: PeerId, count: int = 1, *, spent_s: float = 0) -> None:
+        """The peer brought so many entries of feeds that we did not ask for by name, and may more.
+
+        They took `spent_s` seconds. Beyond its own budget a peer shares the spare time.
+        """
+        now_s = trio.current_time()
+        if self._strangers.left(peer, now_s) >= count:
+            self._strangers.draw(peer, now_s, count)
+            await trio.lowlevel.checkpoint()
+        else:
+            charged_s = max(spent_s, count * ENTRY_S_MIN)
+            await trio.sleep(self._spare.draw(None, now_s, charged_s))
 
     async def wait_conflict(self, peer: PeerId) -> None:
-        """The peer brought a conflict, which is paid for afterwards: only then is it known."""
-        await self.wait_stranger(peer, CONFLICT_ENTRIES)
+        """The peer brought a conflict, which is paid for afterwards: only then is it known.
+
+        Out of its own budget alone: no honest peer has many.
+        """
+        await trio.sleep(self._strangers.draw(peer, trio.current_time(), CONFLICT_ENTRIES))
 
     def count(self, peer: PeerId, fault: PeerFault) -> None:
         """The peer broke a rule."""

@@ -11,7 +11,7 @@ from ledger.ledger import Ledger, RunTaken, Taken
 from ledger.sync import Accuse, Effect, Session
 from p2pnode.network.frames import FrameReader, write_frame
 from p2pnode.replication.conduct import Conduct
-from protocol.errors import Unavailable
+from protocol.errors import PeerFault, Unavailable
 from protocol.units import PeerId
 
 TURN_S: Final = 15
@@ -48,14 +48,14 @@ class Conversation:
                 await self._send(stream, [first])
             while not self.session.is_over and not self.is_enough():
                 with trio.fail_after(TURN_S):
-                    frame = await reader.next()
+                    frame = await _next(reader)
                 if frame is None:
                     raise Unavailable("the peer ended the session")
                 await self.conduct.wait_turn(self.peer)
                 await self._perform(self.session.handle(frame))
                 await self._send(stream, self.session.reply())
         finally:
-            self.session.settle()
+            self.session.end()
         self.conduct.statistics.rounds += 1
 
     async def _send(self, stream: trio.abc.Stream, frames: list[bytes]) -> None:
@@ -74,27 +74,39 @@ class Conversation:
 
     async def _perform_some(self, effect: Effect) -> Effect | None:
         """As much as may be done at once, then a pause; what is left. Raises PeerFault."""
+        began_s = trio.current_time()
         done = self.session.perform(effect)
         if isinstance(effect, Accuse):
             self.conduct.statistics.evidence += 1
             self.on_accused()
-            await self._pause(1)
+            await self._pause(1, began_s)
             return None
         if done is None:
             self.on_waiting()
-            await self._pause(len(effect.entries))
+            await self._pause(len(effect.entries), began_s)
             return None
         self.on_taken(effect.entries, done)
-        await self._pause(len(done.taken))
+        await self._pause(len(done.taken), began_s)
         if done.fault is not None:
             raise done.fault
         if Taken.CONFLICT in done.taken:
             await self.conduct.wait_conflict(self.peer)
         return effect.after(done)
 
-    async def _pause(self, count: int) -> None:
+    async def _pause(self, count: int, began_s: float) -> None:
         """Lets others run, and the peer earn what it has brought."""
+        spent_s = trio.current_time() - began_s
         if self.is_free:
             await trio.lowlevel.checkpoint()
         else:
-            await self.conduct.wait_stranger(self.peer, count)
+            await self.conduct.wait_stranger(self.peer, count, spent_s=spent_s)
+
+
+async def _next(reader: FrameReader) -> bytes | None:
+    """A frame, or None at the end. A frame that is cut is no fault: the peer may have died."""
+    try:
+        return await reader.next()
+    except PeerFault as fault:
+        if fault.rule != "frame.cut":
+            raise
+        raise Unavailable("the connection was lost within a frame") from fault

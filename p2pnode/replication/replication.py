@@ -9,6 +9,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 from typing import Final
+from weakref import WeakValueDictionary
 
 import trio
 
@@ -16,6 +17,7 @@ from ledger.entry import Entry, read_entry
 from ledger.frontier import Frontier
 from ledger.ledger import Ledger, RunTaken, Taken
 from ledger.limits import ONLY_MAX
+from ledger.pulls import Claims
 from ledger.sync import Session
 from p2pnode.network.transport import Streams
 from p2pnode.replication.conduct import Conduct, Statistics
@@ -64,8 +66,9 @@ class Replication:
     ) -> None:
         """`wants` is None for a full peer.
 
-        `on_entry` sees each entry that others sent and that has become its feed's head here;
-        `on_proof` is called as soon as what others sent has given evidence that is new here.
+        `on_entry` sees each entry that others sent and that has become its feed's head here; of
+        those that were judged late only the last, because who told us has them all. `on_proof` is
+        called as soon as what others sent has given evidence that is new here.
         """
         self.ledger: Final = ledger
         self._conduct = Conduct()
@@ -81,6 +84,9 @@ class Replication:
         self._to_sync, self._syncing = trio.open_memory_channel[PeerId](WAITING_MAX)
         self._due: dict[PeerId, bool] = {}
         """Who waits for a session; whether it is about all feeds or about ours alone."""
+        self._comparing: dict[PeerId, bool] = {}
+        """With whom we have opened a session about all feeds; whether to open one more after it."""
+        self._claims: WeakValueDictionary[PeerId, Claims] = WeakValueDictionary()
         self._untold: dict[PeerId, int] = {}
         self._answered: dict[PeerId, int] = {}
 
@@ -162,6 +168,9 @@ class Replication:
             self._enqueue(self._rng.choice(neighbours), is_whole=True)
 
     def _enqueue(self, peer: PeerId, *, is_whole: bool) -> None:
+        if is_whole and peer in self._comparing:
+            self._comparing[peer] = True
+            return
         if peer in self._due:
             self._due[peer] |= is_whole
             return
@@ -175,16 +184,26 @@ class Replication:
         async for peer in self._syncing:
             is_whole = self._due.pop(peer)
             tells = self._untold.pop(peer, 0)
-            only = self._only() if is_whole else (self.ledger.feed,)
             try:
-                with trio.fail_after(SESSION_S):
-                    has_more = await self._sync_with(peer, only)
-            except (Unavailable, PeerFault, trio.TooSlowError) as error:
+                if is_whole:
+                    await self._compare_all(peer)
+                else:
+                    await self._sync_with(peer, (self.ledger.feed,))
+            except (Unavailable, PeerFault) as error:
                 log.info("sync failed", extra={"peer": peer.hex(), "why": str(error)})
                 if tells:
                     self._untold.setdefault(peer, tells)
-                continue
-            if is_whole and has_more:
+
+    async def _compare_all(self, peer: PeerId) -> None:
+        """A session about all feeds; then soon another one, if it is wanted or there may be more.
+
+        Raises Unavailable or PeerFault.
+        """
+        self._comparing[peer] = False
+        try:
+            self._comparing[peer] |= await self._sync_with(peer, self._only())
+        finally:
+            if self._comparing.pop(peer):
                 self._enqueue(peer, is_whole=True)
 
     def _only(self) -> tuple[PublicKey, ...] | None:
@@ -197,8 +216,9 @@ class Replication:
         return (self.ledger.feed, *sorted(chosen))
 
     def _session(
-        self, only: tuple[PublicKey, ...] | None, *, is_opener: bool, may_trust: bool = True
+        self, only: tuple[PublicKey, ...] | None, claims: Claims | None, *, is_opener: bool
     ) -> Session:
+        """`claims` are None if somebody waits for what is asked: then it is judged as it comes."""
         frontier = self._frontier
         assert frontier is not None, "not running"
         # Our own entries are not written here, nor is evidence that others of our parts found.
@@ -210,14 +230,18 @@ class Replication:
             only=only,
             keeps=self._keeps,
             is_opener=is_opener,
-            may_trust=may_trust,
+            may_trust=claims is not None,
+            claims=claims,
         )
+
+    def _claims_of(self, peer: PeerId) -> Claims:
+        """Shared by all sessions with the peer while there are any."""
+        return self._claims.setdefault(peer, Claims())
 
     def _take_note(self, entries: tuple[Entry, ...], done: RunTaken) -> None:
         """Of entries that others sent and that were judged."""
+        self._count(done)
         for entry, taken in zip(entries, done.taken, strict=False):
-            if taken is Taken.NEW or taken is Taken.CONFLICT:
-                self._conduct.statistics.entries += 1
             if taken is Taken.NEW:
                 self._on_entry(entry)
         self._look_for_proofs()
@@ -228,12 +252,19 @@ class Replication:
             self._accusations = self.ledger.accusations
             self._on_proof()
 
+    def _count(self, done: RunTaken) -> None:
+        news = sum(taken in {Taken.NEW, Taken.CONFLICT} for taken in done.taken)
+        self._conduct.statistics.entries += news
+
     def _take_note_late(self, entries: tuple[Entry, ...], done: RunTaken) -> None:
         """Likewise, where no session tells the frontier."""
         for feed in dict.fromkeys(entry.feed for entry in entries):
             assert self._frontier is not None
             self._frontier.refresh(feed)
-        self._take_note(entries, done)
+        self._count(done)
+        self._look_for_proofs()
+        if entries and not self.ledger.waiting_feeds():
+            self._on_entry(entries[-1])
 
     def _keeps(self, feed: PublicKey) -> bool:
         return self._wants is None or feed == self.ledger.feed or self._wants(feed)
@@ -247,25 +278,29 @@ class Replication:
     ) -> bool:
         """One session of our opening; whether it brought something.
 
-        Then a feed may have turned out to be forked, which another session settles.
-        Raises Unavailable or PeerFault.
+        Then a feed may have turned out to be forked, or the session was lost or took too long:
+        another one finds the rest. Raises Unavailable or PeerFault.
         """
         self._conduct.check_welcome(peer)
+        session: Session | None = None
         try:
-            await self._reach(peer)
-            stream = await self._streams.open_stream(peer, PROTOCOL)
-            async with stream:
-                # Whoever asks by name waits for the entry, so it is judged as it comes.
-                session = self._session(only, is_opener=True, may_trust=is_enough is _never)
-                talk = self._conversation(peer, session, is_enough)
-                await talk.hold(stream, session.hello())
+            with trio.fail_after(SESSION_S):
+                await self._reach(peer)
+                stream = await self._streams.open_stream(peer, PROTOCOL)
+                async with stream:
+                    claims = self._claims_of(peer) if is_enough is _never else None
+                    session = self._session(only, claims, is_opener=True)
+                    talk = self._conversation(peer, session, is_enough)
+                    await talk.hold(stream, session.hello())
         except PeerFault as fault:
             self._conduct.count(peer, fault)
             raise
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise Unavailable("the connection was lost") from error
+            if session is None or not session.has_learned:
+                raise Unavailable("the connection was lost") from error
         except trio.TooSlowError as error:
-            raise Unavailable("the peer did not answer in time") from error
+            if session is None or not session.has_learned:
+                raise Unavailable("the peer did not answer in time") from error
         return session.has_learned
 
     async def _answer(self, peer: PeerId, stream: trio.abc.Stream) -> None:
@@ -278,7 +313,8 @@ class Replication:
         try:
             with trio.fail_after(SESSION_S):
                 await self._conduct.wait_turn(peer)
-                session = self._session(self._only(), is_opener=False)
+                claims = self._claims_of(peer)
+                session = self._session(self._only(), claims, is_opener=False)
                 await self._conversation(peer, session, _never).hold(stream, None)
         except PeerFault as fault:
             self._conduct.count(peer, fault)

@@ -62,6 +62,18 @@ def ledger(rounds: int, only: tuple[str, ...], as_json: bool) -> None:
     _tell(module.run(wish, note), as_json=as_json)
 
 
+@bench.command()
+@click.option("--entries", default=100_000, show_default=True, help="How far one is behind.")
+@click.option("--kills", default=3, show_default=True, help="SIGKILLs while it catches up.")
+@click.option("--seed", default=1, show_default=True, help="When it is killed.")
+@json_option
+def catchup(entries: int, kills: int, seed: int, as_json: bool) -> None:
+    """What moves between two nodes of which one is far behind, and what it costs to kill that."""
+    module = importlib.import_module("testnet.bench.catchup")
+    wish = module.CatchUpWish(entries=entries, kills=kills, seed=seed)
+    _tell(module.run(wish, note), as_json=as_json)
+
+
 def _tell(report: object, *, as_json: bool) -> None:
     assert isinstance(report, Report)
     if as_json:

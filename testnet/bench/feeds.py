@@ -29,11 +29,11 @@ def signer(number: int) -> Signer:
     return Signer(number.to_bytes(32, "big"))
 
 
-def genesis(of: Signer) -> Genesis:
+def genesis(of: Signer, net: NetId = NET) -> Genesis:
     """Entry 0 of this signer's feed."""
     root = peer = of
     certificate = Certificate(
-        net=NET,
+        net=net,
         root=root.public,
         feed=of.public,
         peer_id=peer_id_of(peer.public),
@@ -74,20 +74,21 @@ class Feed:
 
     by: Signer
     last: Link | None = None
+    net: NetId = NET
 
-    def add(self, body: Body) -> Entry:
+    def add(self, body: Body, ts_ms: Millis = NOW) -> Entry:
         """The next entry."""
         draft = draft_entry(
             feed=self.by.public,
             after=self.last,
-            ts_ms=NOW,
+            ts_ms=ts_ms,
             kind=kind_of(body),
             rules=RULES,
             body=encode_body(body),
-            net=NET,
+            net=self.net,
         )
         self.last = link_of(draft)
-        return seal(draft, signer=self.by, net=NET)
+        return seal(draft, signer=self.by, net=self.net)
 
     def beside(self, body: Body) -> Entry:
         """What the next entry would be, without writing it: two of these are a fork."""

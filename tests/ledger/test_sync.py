@@ -8,12 +8,13 @@ from ledger.entry import Entry
 from ledger.fork_evidence import prove_fork
 from ledger.frontier import Frontier
 from ledger.limits import CONFLICTS_MAX, WANTS_MAX
+from ledger.pulls import Claims
 from protocol.codec import encode_plain
 from protocol.limits import FRAME_BYTES_MAX
 from protocol.signing import Signer
 from protocol.units import Digest
 from tests.make_ledger import Feed, signer, statement
-from tests.make_sync import Replica, agree, feed_of, forked_feed, replica, sync, talk
+from tests.make_sync import Replica, agree, feed_of, forked_feed, replica, step, sync, talk
 
 BRANCHES = [
     [feed_of(101, 6)],
@@ -105,6 +106,44 @@ def test_a_long_feed_comes_in_bounded_runs() -> None:
     assert one.ids() == two.ids()
     assert all(len(frame) <= FRAME_BYTES_MAX for frame in log.frames)
     assert log.size <= sum(len(entry.raw) for entry in entries) * 102 // 100
+
+
+@pytest.mark.parametrize("turns", [0, 3, 100])
+def test_two_sessions_with_one_peer_bring_nothing_twice(turns: int) -> None:
+    """Both open one; the first one has so many frames of its own before they alternate."""
+    one, two = replica(50), replica(51)
+    entries = feed_of(101, 1_500)
+    one.take(*entries)
+    claims = Claims()
+    ends = [
+        (two.session(is_opener=True, claims=claims), one.session(is_opener=False)),
+        (one.session(is_opener=True), two.session(is_opener=False, claims=claims)),
+    ]
+    left = [[(server, opener.hello())] for opener, server in ends]
+    came = 0
+    while any(left):
+        which = 0 if left[0] and (turns > 0 or not left[1]) else 1
+        turns = turns - 1 if turns > 0 else which
+        to, frame = left[which].pop(0)
+        frames, brought = step(to, frame)
+        came += brought
+        [other] = [each for each in ends[which] if each is not to]
+        left[which] += [(other, each) for each in frames]
+    assert came == len(entries)
+    assert one.ids() == two.ids()
+
+
+def test_what_a_lost_session_was_bringing_is_left_to_another() -> None:
+    one, two = replica(50), replica(51)
+    one.take(*feed_of(101, 1_500))
+    claims = Claims()
+    lost = two.session(is_opener=True, claims=claims)
+    talk(lost, one.session(is_opener=False), cut_after=4)
+    assert len(claims) == 1
+    lost.end()
+    assert not claims
+    talk(two.session(is_opener=True, claims=claims), one.session(is_opener=False))
+    assert one.ids() == two.ids()
 
 
 def test_more_feeds_than_one_turn_asks_for_all_come() -> None:

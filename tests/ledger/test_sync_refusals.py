@@ -332,6 +332,21 @@ def test_more_than_a_little_must_be_asked_for() -> None:
         session.handle(encode(Turn(runs=(Run(long[0].feed, raw),))))
 
 
+def test_a_peer_that_is_far_behind_is_sent_what_it_asks_for_and_no_more() -> None:
+    one, two = replica(50), replica(51)
+    feed = feed_of(104, PUSH_MAX + 3)
+    one.take(*feed[:2])
+    two.take(*feed)
+    item = one.frontier.heads.get(head_key(head_of(feed[1])))
+    assert item is not None
+    assert told(two, Turn(heads=Part(leaves=(Leaf("", (item,)),)))).runs is UNSET
+    one.take(feed[2])
+    item = one.frontier.heads.get(head_key(head_of(feed[2])))
+    assert item is not None
+    answer = told(two, Turn(heads=Part(leaves=(Leaf("", (item,)),))))
+    assert answer.runs == (Run(item.feed, tuple(entry.raw for entry in feed[3:])),)
+
+
 def test_a_peer_that_is_a_little_behind_is_sent_what_follows() -> None:
     here, there = behind()
     item = here.frontier.heads.get(head_key(head_of(FEED[1])))

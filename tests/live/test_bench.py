@@ -110,3 +110,15 @@ def test_percentiles_are_values_that_were_seen() -> None:
     assert percentile([3, 1, 2], 1) == 3
     assert percentile(list(range(1, 101)), 0.95) == 95
     assert math.isnan(percentile([], 0.5))
+
+
+@pytest.mark.live
+@pytest.mark.timeout(240)
+def test_a_node_that_is_killed_while_it_catches_up_pays_a_window_at_most() -> None:
+    document = bench("catchup", "--entries", "10000", "--kills", "1")
+    assert document["figures"]["entries"] == 10_000
+    bars = {bar["name"]: bar for bar in document["bars"]}
+    # What is counted, not timed, is the same on every machine.
+    assert bars["windows lost per kill"]["holds"]
+    assert bars["entries shown before a kill and gone after"]["holds"]
+    assert bars["kills while entries came"]["holds"]

@@ -195,6 +195,21 @@ async def test_more_neighbours_than_can_wait_are_no_fault(
     await check_unharmed(town, one)
 
 
+async def test_a_peer_that_dies_within_a_frame_is_only_unavailable(
+    town: Town, autojump_clock: trio.abc.Clock
+) -> None:
+    async def die(stream: trio.abc.Stream) -> None:
+        await FrameReader(stream).next()
+        await stream.send_all(len(hello()).to_bytes(4, "big") + hello()[:-1])
+
+    one = await town.add()
+    await town.outsider(LIAR, die)
+    for _ in range(2 * FAULTS_BURST):
+        with pytest.raises(Unavailable, match="lost within a frame"):
+            await one.replication.fetch(peer(LIAR), TRUE[0].feed, 1)
+    assert one.replication.statistics.refused == {}
+
+
 async def test_a_peer_that_leaves_in_the_middle_is_only_unavailable(
     town: Town, autojump_clock: trio.abc.Clock
 ) -> None:
