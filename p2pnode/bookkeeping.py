@@ -1,4 +1,4 @@
-"""Builds what a node has to do with money: accounts, debts, standing, and the credit it gives."""
+"""Builds what a node has to do with its ledger: accounts, standing, credit, and witnesses."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,10 +8,12 @@ from p2pnode.config import Config
 from p2pnode.credit_line import CreditLine, credit_terms
 from p2pnode.identity import Identity
 from p2pnode.links import Links
+from p2pnode.matching.witnesses import Witnesses
 from p2pnode.own_books import OwnBooks
 from p2pnode.ports import Ports
 from p2pnode.settling import Settling
 from p2pnode.standing import Standing
+from p2pnode.witness import Witness
 from protocol.genesis import Genesis
 from protocol.units import PeerId, PublicKey
 
@@ -25,6 +27,10 @@ class Bookkeeping:
     books: OwnBooks
     settling: Settling
     credit_line: CreditLine
+    witness: Witness
+    """What we do for others."""
+    witnesses: Witnesses
+    """Whom we ask."""
 
 
 def build_bookkeeping(
@@ -35,13 +41,14 @@ def build_bookkeeping(
     ports: Ports,
     links: Links,
     tell: Callable[[PeerId], None],
+    grown: Callable[[], None],
     changed: Callable[[], None],
     failures: Callable[[], Mapping[PublicKey, int]],
 ) -> Bookkeeping:
     """All of them, wired to each other.
 
-    `tell` lets a peer know that our feed has grown; `changed` is called when our units are given or
-    come free; `failures` is how often owners failed us.
+    `tell` lets a peer know that our feed has grown, `grown` everybody; `changed` is called when
+    our units are given or come free; `failures` is how often owners failed us.
     """
     ledger, clock = ports.ledger, ports.clock
     standing = Standing(ledger=ledger, money=genesis.money, failures=failures, clock=clock)
@@ -71,17 +78,35 @@ def build_bookkeeping(
         tell=books.tell_feed,
         clock=clock,
     )
-    credit_line = CreditLine(
-        ledger=ledger,
-        terms=credit_terms(config),
-        credit=standing.credit_micro,
-        metered=books.metered,
-        clock=clock,
-    )
     return Bookkeeping(
         standing=standing,
         accounts=accounts,
         books=books,
         settling=settling,
-        credit_line=credit_line,
+        credit_line=CreditLine(
+            ledger=ledger,
+            terms=credit_terms(config),
+            credit=standing.credit_micro,
+            metered=books.metered,
+            clock=clock,
+        ),
+        witness=_witness(config, identity, ports, links=links, grown=grown),
+        witnesses=Witnesses(
+            ledger=ledger, signer=identity.feed, ask_feed=links.ask_feed, clock=clock
+        ),
+    )
+
+
+def _witness(
+    config: Config, identity: Identity, ports: Ports, *, links: Links, grown: Callable[[], None]
+) -> Witness:
+    return Witness(
+        ledger=ports.ledger,
+        signer=identity.feed,
+        cabinet=ports.cabinet,
+        who_is=links.who_is,
+        ask_feed=links.ask_feed,
+        grown=grown,
+        is_willing=config.network.witness,
+        clock=ports.clock,
     )

@@ -80,7 +80,13 @@ class Node:
                 **self.settling.handlers,
                 **self.offer_sync.handlers,
                 **self.lookout.discovery.handlers,
-                **self.rejoin.gated({**self.desk.handlers, **self.workplace.handlers}),
+                **self.rejoin.gated(
+                    {
+                        **self.desk.handlers,
+                        **self.workplace.handlers,
+                        **self.witness.handlers,
+                    }
+                ),
             }
         )
 
@@ -125,6 +131,7 @@ class Node:
             peers=self.peers,
             streams=ports.transport,
             replication=self.replication,
+            book=self.book,
             clock=ports.clock,
         )
         self.offer_sync = OfferSync(
@@ -156,12 +163,14 @@ class Node:
             ports=ports,
             links=self.links,
             tell=self._tell,
+            grown=self.spreader.note,
             changed=lambda: self.provider.refresh(),  # noqa: PLW0108 - it is not built yet
             failures=lambda: self.jobs.failures,
         )
         self.standing, self.accounts = keeping.standing, keeping.accounts
         self.books, self.settling = keeping.books, keeping.settling
         self.credit_line = keeping.credit_line
+        self.witness, self.witnesses = keeping.witness, keeping.witnesses
 
     def _build_offers(self, incarnation: int) -> None:
         ports = self.ports
@@ -242,6 +251,7 @@ class Node:
             ask=self.links.ask,
             reliability_ppm=self.standing.reliability_ppm,
             bars=self.standing.bars,
+            witness=self.witnesses.gather,
             random_bytes=ports.random_bytes,
             clock=ports.clock,
         )
@@ -260,6 +270,7 @@ class Node:
                 owed=self.accounts.owed,
                 stop=self.links.stop_lease,
                 look_around=self.look_around,
+                call_witnesses=self.witnesses.call,
                 failed=jobs.owner_failed,
                 lost_after_s=self.config.renting.lost_after / 1_000,
             ),

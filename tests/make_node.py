@@ -109,6 +109,7 @@ class Party:
         outputs: dict[RunId, bytes] | None = None,
         store: Store | None = None,
         guard: Guard | None = None,
+        period: int = 2_000,
     ) -> Node:
         index = self._count
         self._count += 1
@@ -117,7 +118,8 @@ class Party:
             roles=("renter",) if ask is None else ("owner", "renter"),
             network=Network(region="DE", gossip=gossip),  # type: ignore[arg-type]
             pricing=Pricing(
-                ask=None if ask is None else Money(Micros(ask), "TEST"), period=MillisSpan(2_000)
+                ask=None if ask is None else Money(Micros(ask), "TEST"),
+                period=MillisSpan(period),
             ),
         )
         kept = Kept(

@@ -166,6 +166,7 @@ def judge_request(case: Case) -> None:
     check_request(
         sealed.body,
         owner=PublicKey(raw(case, "owner")),
+        renter=sealed.signer,
         now=Millis(case["now"]),
         skew=MillisSpan(case["skew"]),
     )
