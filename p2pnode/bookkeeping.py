@@ -83,17 +83,9 @@ def build_bookkeeping(
         accounts=accounts,
         books=books,
         settling=settling,
-        credit_line=CreditLine(
-            ledger=ledger,
-            terms=credit_terms(config),
-            credit=standing.credit_micro,
-            metered=books.metered,
-            clock=clock,
-        ),
+        credit_line=_credit_line(config, ports, standing, books),
         witness=_witness(config, identity, ports, links=links, grown=grown),
-        witnesses=Witnesses(
-            ledger=ledger, signer=identity.feed, ask_feed=links.ask_feed, clock=clock
-        ),
+        witnesses=_witnesses(identity, ports, links),
     )
 
 
@@ -108,5 +100,21 @@ def _witness(
         ask_feed=links.ask_feed,
         grown=grown,
         is_willing=config.network.witness,
+        clock=ports.clock,
+    )
+
+
+def _witnesses(identity: Identity, ports: Ports, links: Links) -> Witnesses:
+    return Witnesses(
+        ledger=ports.ledger, signer=identity.feed, ask_feed=links.ask_feed, clock=ports.clock
+    )
+
+
+def _credit_line(config: Config, ports: Ports, standing: Standing, books: OwnBooks) -> CreditLine:
+    return CreditLine(
+        ledger=ports.ledger,
+        terms=credit_terms(config),
+        credit=standing.credit_micro,
+        metered=books.metered,
         clock=ports.clock,
     )

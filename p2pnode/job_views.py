@@ -18,6 +18,7 @@ from p2pnode.api.job_documents import (
     LeaseListDocument,
     ReceiptDocument,
 )
+from p2pnode.config import Renting
 from p2pnode.execution.archive import Packed, pack, unpack
 from p2pnode.execution.run_log import end_of
 from p2pnode.jobs.baggage import FileBaggage
@@ -51,7 +52,7 @@ class JobViews:
     async def submit(self, order: JobOrder) -> JobDocument:
         """Pack the input, take the job. Raises LocalFault."""
         job = self._node.jobs.new_id()
-        witnesses = _witnesses(self._node, order)
+        witnesses = witnesses_of(self._node, order, self._node.config.renting)
         packed = None
         if order.input_folder is not None:
             path = self._baggage.path(job, "input.tar")
@@ -188,9 +189,10 @@ async def _pack_input(folder: Path, archive: Path) -> Packed:
         ) from fault
 
 
-def _witnesses(node: Node, order: JobOrder) -> tuple[tuple[PublicKey, ...], int]:
+def witnesses_of(
+    node: Node, order: JobOrder, renting: Renting
+) -> tuple[tuple[PublicKey, ...], int]:
     """Whom this order wants as witnesses, and how many of them. Raises LocalFault."""
-    renting = node.config.renting
     if order.witnesses:
         named = tuple(_witness_named(node, text) for text in order.witnesses)
         asked = order.quorum
