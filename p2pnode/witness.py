@@ -260,6 +260,11 @@ def period_of(lease: Lease, now: Millis) -> int:
 
 
 def _read(record: bytes | None) -> KeptTurns:
+    """What we have signed for one owner. Raises Unavailable: not knowing it, we sign nothing."""
     if record is None:
         return KeptTurns()
-    return decode(record, KeptTurns, size_max=KEPT_BYTES_MAX)
+    try:
+        return decode(record, KeptTurns, size_max=KEPT_BYTES_MAX)
+    except PeerFault as fault:
+        log.warning("a record of what we cosigned is damaged", extra={"why": str(fault)})
+        raise Unavailable("what was cosigned before cannot be read") from fault

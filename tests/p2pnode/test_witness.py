@@ -156,6 +156,15 @@ async def test_a_witness_whose_disk_fails_before_the_write_has_signed_nothing() 
     assert is_signed(await Stand().cosign(other[0]), other)
 
 
+async def test_a_witness_that_cannot_read_what_it_signed_signs_nothing() -> None:
+    stand, (entry, _) = Stand(), witnessed_lease()
+    await stand.cosign(entry)
+    (name,) = stand.cabinet.names("witness")
+    stand.cabinet.put(name, (stand.cabinet.get(name) or b"")[:-1])
+    with pytest.raises(Unavailable, match="cannot be read"):
+        await stand.cosign(entry)
+
+
 async def test_a_witness_that_was_rolled_back_signs_twice_and_is_exposed() -> None:
     one, other = witnessed_lease(), witnessed_lease(1)
     first, again = Stand(), Stand()  # the second life knows nothing of the first
