@@ -5,7 +5,7 @@ SPEC.md section 6.
 
 from collections.abc import Sequence
 
-from ledger.bodies import Body, Grant, Statement, encode_body, kind_of, read_body
+from ledger.bodies import Accept, Body, Grant, Statement, encode_body, kind_of, read_body
 from ledger.calendar import check_innocent, self_accusing
 from ledger.contradictions import contradictions_with, stands_alone
 from ledger.entry import Draft, Entry, Link, check_place, draft_entry, link_of, seal
@@ -188,5 +188,8 @@ class Author:
 
 
 def _is_judged_by_state(body: Body) -> bool:
-    """Whether `check_innocent` says all there is to say of such an entry."""
-    return isinstance(body, Grant | Statement) or stands_alone(body)
+    """Whether `check_innocent` says all there is to say of such an entry.
+
+    An ACCEPT may show that a witness signed twice, which is no offence of ours.
+    """
+    return isinstance(body, Grant | Statement | Accept) or stands_alone(body)

@@ -29,7 +29,6 @@ from ledger.limits import (
     BODY_DEPTH_MAX,
     KEYS_MAX,
     REQUEST_BYTES_MAX,
-    WITNESSES_MAX,
 )
 from ledger.rail_bodies import (
     RAIL_CAPTURE,
@@ -39,7 +38,7 @@ from ledger.rail_bodies import (
     RailHold,
     RailVoid,
 )
-from ledger.witness_bodies import COSIGN_LOG, PROBE, CosignLog, Probe
+from ledger.witness_bodies import COSIGN_LOG, PROBE, Cosigned, CosignLog, Probe
 from protocol.codec import (
     CurrencyCode,
     Hash,
@@ -58,7 +57,7 @@ from protocol.codec import (
     encode_plain,
 )
 from protocol.errors import PeerFault
-from protocol.lease import LeaseRequest
+from protocol.lease import LeaseRequest, Quorum, Witnesses
 from protocol.limits import CERTIFICATE_BYTES_MAX, INT_MAX, LEASE_UNITS_MAX, QUOTE_BYTES_MAX
 from protocol.units import Digest, Millis, PublicKey
 from protocol.wire import Envelope
@@ -68,7 +67,6 @@ RELEASE: Final = 11
 ACCEPT: Final = 12
 STATEMENT: Final = 20
 
-Witnesses = Annotated[tuple[Key, ...], Meta(min_length=1, max_length=WITNESSES_MAX)]
 Reason = Literal["consent", "preempted", "lapsed", "unpaid", "end"]
 
 
@@ -116,9 +114,8 @@ class Grant(Wire, frozen=True, kw_only=True):
     request: Annotated[bytes, Meta(max_length=REQUEST_BYTES_MAX)] = field(name="3")
     """The sealed lease request, as the renter sent it."""
     witnesses: Witnesses | UnsetType = field(default=UNSET, name="4")
-    quorum: Annotated[int, Meta(ge=1, le=WITNESSES_MAX)] | UnsetType = field(
-        default=UNSET, name="5"
-    )
+    """Those of the request."""
+    quorum: Quorum | UnsetType = field(default=UNSET, name="5")
     """How many of the witnesses must cosign."""
 
 
@@ -139,6 +136,8 @@ class Accept(Wire, frozen=True, kw_only=True):
     """The renter's half of a lease."""
 
     grant: Hash = field(name="0")
+    cosigned: Cosigned | UnsetType = field(default=UNSET, name="1")
+    """What the witnesses of the GRANT had signed when the renter took it."""
 
 
 class Statement(Wire, frozen=True, kw_only=True):

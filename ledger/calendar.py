@@ -23,8 +23,6 @@ def grant_of(
     *,
     owner: PublicKey,
     ts_ms: Millis,
-    witnesses: tuple[PublicKey, ...] = (),
-    quorum: int = 0,
 ) -> Grant:
     """The GRANT that gives what `request`, sealed in `raw`, asks for.
 
@@ -35,8 +33,8 @@ def grant_of(
         start_ms=request.start_ms,
         end_ms=request.end_ms,
         request=raw,
-        witnesses=witnesses or UNSET,
-        quorum=quorum or UNSET,
+        witnesses=request.witnesses,
+        quorum=request.quorum,
     )
 
 

@@ -4,6 +4,8 @@ Every row names the entry that it was taken from, and a checkpoint covers a rang
 falsehood is shown by the checkpoint and one entry.
 """
 
+from dataclasses import dataclass
+
 from msgspec import UNSET
 
 from ledger.bodies import Body, Statement
@@ -18,6 +20,17 @@ from ledger.continuity_bodies import (
 )
 from ledger.entry import Entry
 from ledger.units_chain import turns_of
+from protocol.units import Millis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointPart:
+    """A CHECKPOINT as far as it says what it covers."""
+
+    upto: int
+    start: bytes
+    stop: bytes | None
+    ts_ms: Millis
 
 
 def is_contradicted(checkpoint: Checkpoint, entry: Entry, body: Body | None) -> bool:

@@ -1,11 +1,13 @@
-"""What an entry contradicts of its author's others, on whichever branch. SPEC.md section 8.
+"""What an entry contradicts of others, on whichever branch. SPEC.md section 8.
 
 Reads, never writes. Forks are found in `ledger.offences`, by place.
 """
 
 from collections.abc import Iterable, Iterator
 
-from ledger.bodies import Body, Grant, Release, Statement, read_body
+from msgspec import UNSET
+
+from ledger.bodies import Accept, Body, Grant, Release, Statement, read_body
 from ledger.capability_bodies import Capacity
 from ledger.checkpoints import is_contradicted
 from ledger.continuity_bodies import (
@@ -25,17 +27,21 @@ from ledger.entry_evidence import (
     prove_two_verdicts,
 )
 from ledger.fold import State
+from ledger.message_evidence import prove_cosigned_twice
 from ledger.offences import turns_with
 from ledger.records import Records
 from ledger.statements import contradicts, is_answer
-from ledger.witness_bodies import Probe
+from ledger.witness_bodies import Probe, cosigns_in
+from protocol.codec import encode
 from protocol.units import Digest
 
 
 def contradictions_with(
     records: Records, state: State, entry: Entry, body: Body | None
 ) -> list[bytes]:
-    """Evidence against the entry's author. The entry may be stored and folded or not.
+    """Evidence against the entry's author, or the witnesses that it shows to have signed twice.
+
+    The entry may be stored and folded or not.
 
     Answers to challenges are not worked out again here: that is for who asked.
     """
@@ -48,6 +54,8 @@ def contradictions_with(
             return list(_aliases_with(records, state, entry, body))
         case Probe():
             return list(_verdicts_with(records, state, entry, body))
+        case Accept():
+            return list(_cosigns_with(state, body))
         case Checkpoint():
             return list(_checkpoint_with(records, state, entry, body))
         case _:
@@ -56,6 +64,8 @@ def contradictions_with(
 
 def stands_alone(body: Body | None) -> bool:
     """Whether entries that say such a thing contradict no other, whatever that says."""
+    if isinstance(body, Accept):
+        return body.cosigned is UNSET
     return not isinstance(body, Grant | Release | Statement | Capacity | Probe | Checkpoint)
 
 
@@ -103,11 +113,21 @@ def _verdicts_with(records: Records, state: State, entry: Entry, body: Probe) ->
     found = state.probes(Digest(body.lease), body.period)
     ids = [
         probe
-        for probe, (witness, verdict) in found.items()
-        if witness == entry.feed and verdict != body.verdict
+        for probe, said in found.items()
+        if said.witness == entry.feed and said.verdict != body.verdict
     ]
     for other in _found(records, ids):
         yield prove_two_verdicts(entry, other)
+
+
+def _cosigns_with(state: State, body: Accept) -> Iterator[bytes]:
+    if body.cosigned is UNSET:
+        return
+    for witness, said, by in cosigns_in(body.cosigned, Digest(body.grant)):
+        for other, other_by in state.cosigns(witness, said.owner, said.unit, said.ctr):
+            if other.grant != said.grant:
+                signed = (encode(said), by), (encode(other), other_by)
+                yield prove_cosigned_twice(witness, *signed)
 
 
 def _checkpoint_with(

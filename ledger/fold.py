@@ -23,14 +23,16 @@ from ledger.bodies import (
     requested,
 )
 from ledger.capability_bodies import Capacity
+from ledger.checkpoints import CheckpointPart
 from ledger.continuity_bodies import Checkpoint, Successor
 from ledger.entry import Entry
+from ledger.rail_bodies import RailCapture, RailHold, RailTold, RailVoid, told_by
 from ledger.statements import is_answer
 from ledger.units_chain import Turn, turns_of
-from ledger.witness_bodies import Probe, Verdict
+from ledger.witness_bodies import Cosign, Cosigned, Probe, Verdict, cosigns_in, witnesses_of
 from protocol.certificate import certificate_known
 from protocol.lease import LeaseRequest
-from protocol.units import Digest, Millis, PublicKey
+from protocol.units import Digest, Millis, PublicKey, Signature
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,16 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """A PROBE as it was written: one witness's word."""
+
+    witness: PublicKey
+    seq: int
+    ts_ms: Millis
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
     """What is known of a lease; that its time is over by itself is for the reader's clock."""
 
@@ -75,16 +87,6 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointPart:
-    """A CHECKPOINT as far as it says what it covers."""
-
-    upto: int
-    start: bytes
-    stop: bytes | None
-    ts_ms: Millis
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Half:
     """One side's STATEMENT and where it stands."""
 
@@ -97,6 +99,8 @@ class Half:
     statement: Statement
 
 
+_WitnessedTurn = tuple[PublicKey, PublicKey, bytes, int]
+"""Witness, owner, unit, counter."""
 Account = tuple[PublicKey, PublicKey, str, bool]
 """Author, peer, unit of money, and whether its halves answer those of the peer."""
 
@@ -112,6 +116,9 @@ class State:
         self._granted: dict[Digest, Granted] = {}
         self._between: dict[tuple[PublicKey, PublicKey], dict[Digest, None]] = {}
         self._accepted: dict[Digest, dict[PublicKey, None]] = {}
+        self._cosigned: dict[Digest, dict[tuple[PublicKey, Digest], Cosigned]] = {}
+        self._cosigns: dict[_WitnessedTurn, dict[tuple[Digest, Millis], Signature]] = {}
+        self._rails: dict[Digest, dict[RailTold, None]] = {}
         self._released: dict[Digest, dict[Digest, Released]] = {}
         self._turns: dict[tuple[PublicKey, bytes], Turn] = {}
         self._halves: dict[Account, list[Half]] = {}
@@ -123,7 +130,7 @@ class State:
         self._of_root: dict[PublicKey, dict[PublicKey, None]] = {}
         self._ended: dict[PublicKey, int] = {}
         self._checkpoints: dict[PublicKey, dict[Digest, CheckpointPart]] = {}
-        self._probes: dict[tuple[Digest, int], dict[Digest, tuple[PublicKey, Verdict]]] = {}
+        self._probes: dict[tuple[Digest, int], dict[Digest, Probed]] = {}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, State) and vars(self) == vars(other)
@@ -209,13 +216,50 @@ class State:
         """What the owner's CAPACITY entries call this device: id of the entry -> unit."""
         return dict(self._devices.get((owner, fingerprint), {}))
 
-    def probes(self, lease: Digest, period: int) -> dict[Digest, tuple[PublicKey, Verdict]]:
-        """What was found in a period of a lease: id of the entry -> who says it, and what."""
+    def probes(self, lease: Digest, period: int) -> dict[Digest, Probed]:
+        """What was found in a period of a lease, by whomever, by the ids of the entries."""
         return dict(self._probes.get((lease, period), {}))
 
     def checkpoints(self, author: PublicKey) -> list[CheckpointPart]:
         """The author's checkpoints, each part by itself, by the ids of their entries."""
         return [part for _, part in sorted(self._checkpoints.get(author, {}).items())]
+
+    def probed(self) -> list[tuple[Digest, int]]:
+        """The leases and periods of which anybody has said something, sorted."""
+        return sorted(self._probes)
+
+    def witnessed(self, grant: Digest) -> tuple[PublicKey, ...]:
+        """The witnesses that the GRANT names who have cosigned it, as its renter shows; sorted."""
+        granted = self._granted.get(grant)
+        shown = self._cosigned.get(grant, {})
+        if granted is None:
+            return ()
+        signed = (
+            witness
+            for (renter, _), cosigned in shown.items()
+            if renter == granted.renter
+            for witness in witnesses_of(
+                cosigned,
+                owner=granted.owner,
+                turns=granted.request.units,
+                named=granted.witnesses,
+            )
+        )
+        return tuple(sorted(dict.fromkeys(signed)))
+
+    def cosigns(
+        self, witness: PublicKey, owner: PublicKey, unit: bytes, ctr: int
+    ) -> list[tuple[Cosign, Signature]]:
+        """What this witness has signed for the turn, by grant, then instant."""
+        found = self._cosigns.get((witness, owner, unit, ctr), {})
+        return [
+            (Cosign(owner, unit, ctr, grant, at_ms), by)
+            for (grant, at_ms), by in sorted(found.items())
+        ]
+
+    def rail_told(self, lease: Digest) -> list[RailTold]:
+        """What rails have sealed about this lease, as either side has told; sorted."""
+        return sorted(self._rails.get(lease, {}))
 
     def granted(self, grant: Digest) -> Granted | None:
         """The GRANT with this id as it was written."""
@@ -269,6 +313,7 @@ class State:
                 )
             case Accept():
                 self._accepted.setdefault(body.grant, {})[entry.feed] = None
+                self._apply_cosigned(entry, body)
             case Statement():
                 half = Half(
                     author=entry.feed,
@@ -281,6 +326,12 @@ class State:
                 account = (entry.feed, body.peer, body.money, is_answer(body))
                 self._accounts.setdefault(entry.feed, {})[account] = None
                 _insert(self._halves.setdefault(account, []), half)
+            case _:
+                self._add_other(entry, body)
+
+    def _add_other(self, entry: Entry, body: Body | None) -> None:
+        """What is neither a lease nor an account."""
+        match body:
             case Capacity():
                 for each in body.units:
                     device = (entry.feed, each.fingerprint)
@@ -302,9 +353,29 @@ class State:
                 self._checkpoints.setdefault(entry.feed, {})[entry.id] = part
             case Probe():
                 period = (body.lease, body.period)
-                self._probes.setdefault(period, {})[entry.id] = (entry.feed, body.verdict)
+                self._probes.setdefault(period, {})[entry.id] = Probed(
+                    witness=entry.feed,
+                    seq=entry.seq,
+                    ts_ms=entry.header.ts_ms,
+                    verdict=body.verdict,
+                )
+            case RailHold() | RailCapture() | RailVoid():
+                told = told_by(body)
+                self._rails.setdefault(told.lease, {})[told] = None
             case _:
                 pass
+
+    def _apply_cosigned(self, entry: Entry, body: Accept) -> None:
+        if body.cosigned is UNSET:
+            return
+        grant = Digest(body.grant)
+        self._cosigned.setdefault(grant, {})[entry.feed, entry.id] = body.cosigned
+        for witness, said, by in cosigns_in(body.cosigned, grant):
+            turn = (witness, said.owner, said.unit, said.ctr)
+            found = self._cosigns.setdefault(turn, {})
+            # A signer can make several signatures over the same bytes: the smallest is kept, so
+            # that order changes nothing.
+            found[grant, said.at_ms] = min(by, found.get((grant, said.at_ms), by))
 
     def _apply_turns(self, entry: Entry, turns: tuple[GrantTurn | ReleaseTurn, ...]) -> None:
         for turn in turns:

@@ -6,6 +6,8 @@ SPEC.md sections 5 to 8. Synchronous; one owner; no byte of ours leaves before i
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from msgspec import UNSET
+
 from ledger import keys
 from ledger.audit import Audit, Report, begin_audit, check_own_feed
 from ledger.author import Author
@@ -25,6 +27,7 @@ from ledger.records import Head, check_stamp
 from ledger.store import Store
 from ledger.summing import sum_up
 from ledger.waiting import Waiting
+from ledger.witness_bodies import Cosigned
 from protocol.errors import LocalFault
 from protocol.lease import LeaseRequest
 from protocol.rules import RULES_DIGEST
@@ -142,14 +145,7 @@ class Ledger:
         """All that is stored now, or of one feed; may be walked beside other work."""
         return begin_export(self._records, feed)
 
-    def grant(
-        self,
-        request: bytes,
-        now: Millis,
-        *,
-        witnesses: tuple[PublicKey, ...] = (),
-        quorum: int = 0,
-    ) -> Entry:
+    def grant(self, request: bytes, now: Millis) -> Entry:
         """The GRANT that answers this sealed lease request; the one there is, if it came before.
 
         Raises Unavailable if a unit is leased then or its counter has moved on; PeerFault
@@ -160,15 +156,7 @@ class Ledger:
         known = self.grant_for(sealed.signer, sealed.body.nonce)
         if known is not None:
             return known
-        body = grant_of(
-            self.state,
-            request,
-            sealed.body,
-            owner=self.feed,
-            ts_ms=self.clamped(now),
-            witnesses=witnesses,
-            quorum=quorum,
-        )
+        body = grant_of(self.state, request, sealed.body, owner=self.feed, ts_ms=self.clamped(now))
         return self.append(body, now)
 
     def release(
@@ -194,13 +182,16 @@ class Ledger:
         )
         return self.append(body, now)
 
-    def accept(self, grant: Digest, now: Millis) -> Entry:
-        """The ACCEPT by which we take the lease of this GRANT; the one there is, if there is."""
+    def accept(self, grant: Digest, now: Millis, *, cosigned: Cosigned | None = None) -> Entry:
+        """The ACCEPT by which we take the lease of this GRANT; the one there is, if there is.
+
+        `cosigned` is what its witnesses have signed.
+        """
         self._held.check_whole()
         for entry in self.referrers(grant):
             if entry.feed == self.feed and isinstance(read_body(entry.draft), Accept):
                 return entry
-        return self.append(Accept(grant=grant), now)
+        return self.append(Accept(grant=grant, cosigned=cosigned or UNSET), now)
 
     def append(self, body: Body, now: Millis) -> Entry:
         """Our next entry, durable; from now on its bytes may be handed out.

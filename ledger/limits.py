@@ -4,10 +4,12 @@ from typing import Final
 
 from protocol.limits import (
     CERTIFICATE_BYTES_MAX,
+    COSIGN_BYTES_MAX,
     FRAME_BYTES_MAX,
     LEASE_UNITS_MAX,
     SEAL_BYTES,
     TICK_BYTES_MAX,
+    WITNESSES_MAX,
 )
 
 # Sizes of encoded values, in bytes.
@@ -19,8 +21,6 @@ ENTRY_BYTES_MAX: Final = HEADER_BYTES_MAX + 64 + BODY_BYTES_MAX + 8
 """Header, signature, body and the framing of the three."""
 EVIDENCE_BYTES_MAX: Final = 2 * ENTRY_BYTES_MAX + TICK_BYTES_MAX + SEAL_BYTES + 32
 """Two entries, a tick, and framing; 65 headers of a path take less."""
-COSIGN_BYTES_MAX: Final = 128
-"""What a witness signs takes 104 with its longest integers."""
 RECEIPT_BYTES_MAX: Final = 65_536
 """Four entries, two certificates, a tick and an outcome take at most 40 kB."""
 REQUEST_BYTES_MAX: Final = 3_600
@@ -38,8 +38,6 @@ BODY_DEPTH_MAX: Final = 5
 """Nesting of a body, its own map included: body, units, unit, open intervals, interval."""
 OPEN_MAX: Final = 16
 """Outstanding intervals of one unit: they are repeated in each of its entries."""
-WITNESSES_MAX: Final = 8
-"""Witnesses named by one entry."""
 CAPACITY_UNITS_MAX: Final = 32
 """Units named by one entry: each takes up to 130 bytes; a larger host writes several."""
 RESPONSE_ROWS_MAX: Final = 64
@@ -65,6 +63,8 @@ assert (
     <= BODY_BYTES_MAX
 )
 
+# An ACCEPT with the signatures of all witnesses for all units.
+assert LEASE_UNITS_MAX * 32 + WITNESSES_MAX * (48 + LEASE_UNITS_MAX * 66) + 80 <= BODY_BYTES_MAX
 assert CAPACITY_UNITS_MAX * 140 <= BODY_BYTES_MAX
 assert COSIGNS_MAX * COSIGN_BYTES_MAX <= BODY_BYTES_MAX
 assert SUCCESSOR_UNITS_MAX * (TURN_BYTES_MAX + OPEN_MAX * INTERVAL_BYTES_MAX) <= (

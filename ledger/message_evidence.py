@@ -16,12 +16,11 @@ from ledger.judging import (
     void,
 )
 from ledger.keys import number
-from ledger.limits import COSIGN_BYTES_MAX
 from ledger.witness_bodies import COSIGN_DOMAIN, Cosign, read_cosign
 from protocol.auction import Bid, BidCommit, BidReveal, hidden_bid
 from protocol.codec import Key, Seal, Wire, decode, encode
 from protocol.errors import PeerFault
-from protocol.limits import QUOTE_BYTES_MAX, REVEAL_BYTES_MAX, SEAL_BYTES
+from protocol.limits import COSIGN_BYTES_MAX, QUOTE_BYTES_MAX, REVEAL_BYTES_MAX, SEAL_BYTES
 from protocol.signing import is_signed
 from protocol.tick import Tick
 from protocol.units import Millis, NetId, PublicKey, Signature

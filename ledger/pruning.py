@@ -9,10 +9,14 @@ from dataclasses import dataclass
 
 from ledger import keys
 from ledger.bodies import Accept, Body, Grant, Release, Statement, read_body
+from ledger.capability_bodies import Capacity
+from ledger.checkpoints import CheckpointPart
 from ledger.continuity_bodies import Successor
 from ledger.entry import Entry
-from ledger.fold import CheckpointPart, State
+from ledger.fold import State
+from ledger.rail_bodies import RailCapture, RailHold, RailVoid
 from ledger.records import Records, Stub
+from ledger.witness_bodies import Probe
 from protocol.codec import encode
 from protocol.units import Digest, Millis, PublicKey
 
@@ -99,7 +103,9 @@ class _Books:
     def need(self, entry: Entry, body: Body | None) -> bool:
         """Whether some number, or somebody's right, hangs on what the entry says."""
         match body:
-            case Statement() | Successor():
+            case Statement() | Successor() | Capacity() | Probe():
+                return True
+            case RailHold() | RailCapture() | RailVoid():
                 return True
             case Grant():
                 return self._is_newest(entry, body) or self._is_live(entry.id)

@@ -13,6 +13,7 @@ from ledger.bodies import Accept, Grant, Statement, read_body, requested
 from ledger.entry import Entry, check_seal, read_entry
 from ledger.limits import ENTRY_BYTES_MAX, RECEIPT_BYTES_MAX
 from ledger.validity import check_body
+from ledger.witness_bodies import witnesses_of
 from protocol.certificate import Certificate, SignedCertificate, read_certificate
 from protocol.codec import Seal, Wire, decode
 from protocol.errors import PeerFault
@@ -62,6 +63,10 @@ class Proven:
     """By the last co-signed tick; zero without one."""
     is_settled: bool
     """Whether both halves of the account are there and agree."""
+    witnesses: tuple[PublicKey, ...]
+    """Those of the renter's choice that had cosigned the GRANT when it was accepted."""
+    is_witnessed: bool
+    """Whether they are as many as the request asks for; a request without any is not."""
 
 
 def check_receipt(raw: bytes, net: NetId) -> Proven:
@@ -88,6 +93,7 @@ def check_receipt(raw: bytes, net: NetId) -> Proven:
     if outcome.signer != grant.feed or outcome.body.lease != grant.id:
         raise PeerFault("receipt.outcome")
     tick = _check_tick(receipt, grant, (renter, request), net)
+    witnesses = _witnesses(said, grant.feed, request)
     return Proven(
         lease=grant.id,
         owner=grant.feed,
@@ -100,7 +106,15 @@ def check_receipt(raw: bytes, net: NetId) -> Proven:
         used_ms=0 if tick is None else tick.body.used_ms,
         amount_micro=0 if tick is None else tick.body.amount_micro,
         is_settled=_are_halves_equal(receipt, (grant, renter), tick, net),
+        witnesses=witnesses,
+        is_witnessed=request.quorum is not UNSET and len(witnesses) >= request.quorum,
     )
+
+
+def _witnesses(accept: Accept, owner: PublicKey, request: LeaseRequest) -> tuple[PublicKey, ...]:
+    if accept.cosigned is UNSET or request.witnesses is UNSET:
+        return ()
+    return witnesses_of(accept.cosigned, owner=owner, turns=request.units, named=request.witnesses)
 
 
 def net_named_by(raw: bytes) -> NetId:

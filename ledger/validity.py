@@ -31,10 +31,11 @@ from ledger.continuity_bodies import (
 from ledger.entry import NO_ENTRY, Header
 from ledger.intervals import Interval
 from ledger.rail_bodies import RailCapture, RailHold, RailVoid
-from ledger.witness_bodies import CosignLog, Probe
+from ledger.witness_bodies import COSIGN_DOMAIN, CosignLog, Probe, cosigns_in
 from protocol.certificate import check_in_force, read_certificate
+from protocol.codec import encode
 from protocol.errors import PeerFault
-from protocol.lease import LeaseRequest
+from protocol.lease import LeaseRequest, witnesses_fault
 from protocol.rail import Act, RailReceipt, check_rail_receipt
 from protocol.signing import is_signed
 from protocol.units import Digest, Millis, NetId, PublicKey
@@ -75,7 +76,9 @@ def check_body(body: Body | None, header: Header, net: NetId) -> None:
             _check_checkpoint(body, header)
         case Successor():
             _check_successor(body, header, net)
-        case None | Accept() | Claim() | Challenge() | Probe() | RulesSignal():
+        case Accept():
+            _check_accept(body, net)
+        case None | Claim() | Challenge() | Probe() | RulesSignal():
             pass
 
 
@@ -118,14 +121,11 @@ def _check_grant(body: Grant, header: Header) -> None:
     for turn in body.units:
         if Interval(body.start_ms, body.end_ms, turn.ctr) not in turn.open:
             raise PeerFault("grant.open", "lacks the interval that is granted")
-    named = 0 if body.witnesses is UNSET else len(dict.fromkeys(body.witnesses))
-    wanted = 0 if body.quorum is UNSET else body.quorum
-    if (named == 0) != (wanted == 0) or wanted > named:
-        raise PeerFault("grant.witness", f"{wanted} of {named}")
 
 
 def _check_request(body: Grant, header: Header, net: NetId) -> None:
-    request = unpack(body.request, net, LeaseRequest).body
+    sealed = unpack(body.request, net, LeaseRequest)
+    request = sealed.body
     if request.owner != header.feed:
         raise PeerFault("grant.owner", "the request is to another owner")
     if (request.start_ms, request.end_ms) != (body.start_ms, body.end_ms):
@@ -134,8 +134,27 @@ def _check_request(body: Grant, header: Header, net: NetId) -> None:
         (turn.unit, turn.ctr) for turn in body.units
     ]:
         raise PeerFault("grant.units", "not those that were asked for")
+    if (body.witnesses, body.quorum) != (request.witnesses, request.quorum):
+        raise PeerFault("grant.witness", "not those that were asked for")
+    if why := witnesses_fault(request, sealed.signer):
+        raise PeerFault("grant.witness", why)
     if header.ts_ms > request.not_after_ms:
         raise PeerFault("grant.late", "the request bound nobody any more")
+
+
+def _check_accept(body: Accept, net: NetId) -> None:
+    if body.cosigned is UNSET:
+        return
+    _check_once("accept.witness", (turn.unit for turn in body.cosigned.turns))
+    witnesses = [each.witness for each in body.cosigned.by]
+    if witnesses != sorted(dict.fromkeys(witnesses)):
+        raise PeerFault("accept.witness", "a witness twice, or out of order")
+    for each in body.cosigned.by:
+        if len(each.by) != len(body.cosigned.turns):
+            raise PeerFault("accept.witness", "signatures for other turns")
+    for witness, said, by in cosigns_in(body.cosigned, Digest(body.grant)):
+        if not is_signed(witness, COSIGN_DOMAIN, net, encode(said), by=by):
+            raise PeerFault("accept.witness", "not signed by the witness")
 
 
 def _check_release(body: Release) -> None:

@@ -6,6 +6,7 @@ SPEC.md 14.3 and 14.4. Pure. A view is made for one peer and one epoch, of facts
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from ledger.attested import non_deliveries
 from ledger.fold import State
 from ledger.max_flow import Edge
 from ledger.rules import BUNDLES, Case, Verdict, judge
@@ -154,13 +155,34 @@ def look(
     bundles: Mapping[bytes, Bundle] = BUNDLES,
     bundle: Bundle = BUNDLE,
 ) -> View:
-    """The view of `ego` on this set of entries and proofs; `bundle` is the network's."""
+    """The view of `ego` on this set of entries and proofs; `bundle` is the network's.
+
+    To the `failures` that ego has seen come those that witnesses attest in the entries.
+    """
     return view_of(
         facts_of(state, bundles=bundles, home=bundle),
         judge(cases, state, bundles=bundles, home=bundle),
         ego=ego,
         epoch=epoch,
-        failures=failures,
+        failures=(*failures, *attested_failures(state, bundle)),
         bundle=bundle,
         account=state.feeds_of_account,
+    )
+
+
+def attested_failures(state: State, bundle: Bundle) -> tuple[Failure, ...]:
+    """A failure for each period of a lease of which enough of its witnesses say so. SPEC.md 14.5.
+
+    It is in the renter's mouth: it chose the witnesses, so it is believed as far as the renter is.
+    """
+    return tuple(
+        Failure(
+            reporter=each.renter,
+            subject=each.owner,
+            epoch=epoch_of(each.at_ms, bundle),
+            periods=1,
+            by=each.by,
+        )
+        for each in non_deliveries(state)
+        if each.is_enough
     )

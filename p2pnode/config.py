@@ -39,6 +39,8 @@ class Network(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """From one advert to the next."""
     gossip: GossipChoice = "auto"
     """Whether the node is part of the gossip meshes; auto: unless it only rents."""
+    witness: bool = True
+    """Whether the node cosigns leases of others and looks after them when it is asked to."""
 
 
 class Pricing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,6 +60,8 @@ class Pricing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How we are paid, told to renters who owe us; empty: it is asked of us otherwise."""
     tiers: tuple[Tier, ...] = ("silver", "bronze")
     """Best first, as adverts list them."""
+    rails: tuple[str, ...] = ()
+    """Keys of payment rails whose holds we take for money."""
 
 
 class SimulatedGpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -87,6 +91,10 @@ class Renting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     lost_after: MillisSpan = MillisSpan(15_000)
     """An owner that cannot be reached for this long loses the job to another one."""
+    witnesses: tuple[str, ...] = ()
+    """Feed keys whose cosignatures we want before we accept a lease; empty: none."""
+    quorum: int = 0
+    """Of how many of them; 0: more than half."""
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -180,6 +188,7 @@ mdns = {str(network.mdns).lower()}  # find peers on the local network, and be fo
 region = {_quoted(network.region)}  # ISO 3166 country, ZZ: unknown
 heartbeat = {_quoted(format_span(network.heartbeat))}  # from one advert to the next
 gossip = {_quoted(network.gossip)}  # on, off; auto: on unless the only role is renter
+witness = {str(network.witness).lower()}  # cosign leases of others when they ask
 
 [pricing]
 {ask}  # for one GPU and one hour
@@ -190,6 +199,7 @@ billing = {_quoted(format_span(pricing.billing))}  # how long a renter may owe
 {credit}  # what a stranger may owe; unset: the price of one billing period
 {payout}  # how you are paid, told to renters who owe you
 tiers = {_listed(pricing.tiers)}  # gold, silver, bronze
+rails = {_listed(pricing.rails)}  # keys of payment rails whose holds count as money
 
 [workloads]
 engine = {_quoted(config.workloads.engine)}  # process, docker; auto: docker where its socket is
@@ -197,6 +207,8 @@ docker_socket = {_quoted(config.workloads.docker_socket)}
 
 [renting]
 lost_after = {_quoted(format_span(config.renting.lost_after))}  # then a job of ours moves
+witnesses = {_listed(config.renting.witnesses)}  # feeds that must cosign before we accept a lease
+quorum = {config.renting.quorum}  # how many of them; 0: more than half
 
 # GPUs that do not exist, for test networks; one such table for each model.
 {gpus or example}"""

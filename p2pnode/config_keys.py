@@ -16,7 +16,7 @@ from p2pnode.quantities import (
     parse_span,
     parse_sum,
 )
-from protocol.limits import ADDRESSES_MAX, UNITS_MAX
+from protocol.limits import ADDRESSES_MAX, UNITS_MAX, WITNESSES_MAX
 from protocol.units import Mebibytes, MillisSpan
 
 ROLES: Final = ("owner", "renter")
@@ -35,6 +35,10 @@ _PAYOUT_PATTERN: Final = r"\A[ -~]{1,512}\Z"
 """As protocol.payment.Payout."""
 _ANNOUNCE_PATTERN: Final = r"\A/[!-~]{1,127}\Z"
 """As protocol.advert.Address, since adverts carry these."""
+_KEY_PATTERN: Final = r"\A[0-9a-f]{64}\Z"
+_KEY_EXAMPLE: Final = "7f" * 32
+RAILS_MAX: Final = 16
+"""Rails that one owner can look after."""
 _LISTEN_PATTERN: Final = r"\A/[!-~]{1,255}\Z"
 
 
@@ -168,6 +172,7 @@ KEYS: Final = {
     "network.gossip": Key(
         read=_text(rf"\A({'|'.join(GOSSIP)})\Z"), wanted="auto, on or off", example='"auto"'
     ),
+    "network.witness": Key(read=_flag, wanted="true or false", example="true"),
     "pricing.ask": Key(
         read=_rate, wanted="a price for one GPU and one hour", example=f'"{RATE_EXAMPLE}"'
     ),
@@ -192,6 +197,11 @@ KEYS: Final = {
         wanted="a list with one or more of gold, silver and bronze",
         example='["silver", "bronze"]',
     ),
+    "pricing.rails": Key(
+        read=_list(_KEY_PATTERN, most=RAILS_MAX),
+        wanted=f"a list of at most {RAILS_MAX} different keys of 64 hex digits",
+        example=f'["{_KEY_EXAMPLE}"]',
+    ),
     "gpu.simulated.model": Key(
         read=_text(_NAME_PATTERN),
         wanted="one line of 1 to 64 ASCII characters",
@@ -213,6 +223,16 @@ KEYS: Final = {
     ),
     "renting.lost_after": Key(
         read=_span("100ms", "1h"), wanted="a span from 100ms to 1h", example='"15s"'
+    ),
+    "renting.witnesses": Key(
+        read=_list(_KEY_PATTERN, most=WITNESSES_MAX),
+        wanted=f"a list of at most {WITNESSES_MAX} different feed keys of 64 hex digits",
+        example=f'["{_KEY_EXAMPLE}"]',
+    ),
+    "renting.quorum": Key(
+        read=_number(0, WITNESSES_MAX),
+        wanted=f"a number from 0 to {WITNESSES_MAX}",
+        example="2",
     ),
 }
 TABLES: Final = ("network", "pricing", "gpu", "gpu.simulated", "workloads", "renting")

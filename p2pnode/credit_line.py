@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ledger.debts import Debt, debt_of
 from ledger.fold import Lease
 from ledger.ledger import Ledger
+from ledger.rail_bodies import RailTold, live_holds
 from ledger.statements import stated_of
 from ledger.trades import WORTHLESS
 from p2pnode.clock import WallClock
@@ -26,11 +27,17 @@ class Terms:
     billing_ms: MillisSpan
     newcomer: Money | None
     """None: the price of one billing period."""
+    rails: tuple[PublicKey, ...] = ()
+    """Keys of payment rails whose holds we take for money."""
 
 
 def credit_terms(config: Config) -> Terms:
     """Those in the owner's configuration."""
-    return Terms(billing_ms=config.pricing.billing, newcomer=config.pricing.newcomer_credit)
+    return Terms(
+        billing_ms=config.pricing.billing,
+        newcomer=config.pricing.newcomer_credit,
+        rails=tuple(PublicKey(bytes.fromhex(text)) for text in config.pricing.rails),
+    )
 
 
 class CreditLine:
@@ -97,7 +104,36 @@ class CreditLine:
             known = _price(request, self._terms.billing_ms)
         else:
             known = newcomer.micros if newcomer.code == request.money else Micros(0)
-        return Micros(known + self._credit(renter, request.money))
+        held = self.held(renter, request.money)
+        return Micros(known + self._credit(renter, request.money) + held)
+
+    def held(self, renter: PublicKey, money: str) -> Micros:
+        """What rails that we trust hold for us of the renter's, for leases that it has of us.
+
+        Of each lease as much as it can cost, since no more of it can be captured by its receipt. A
+        simulated hold counts nothing: there is nothing to be had.
+        """
+        now, own = self._clock.now(), self._ledger.feed
+        total = 0
+        if not self._terms.rails:
+            return Micros(0)
+        for lease in self._ledger.state.leases():
+            if (lease.owner, lease.renter, lease.request.money) != (own, renter, money):
+                continue
+            holds = live_holds(self._ledger.state.rail_told(lease.id), now)
+            amounts = (each.amount_micro for each in holds if self._is_ours(each, lease))
+            span = MillisSpan(lease.request.end_ms - lease.request.start_ms)
+            total += min(sum(amounts), _price(lease.request, span))
+        return Micros(total)
+
+    def _is_ours(self, hold: RailTold, lease: Lease) -> bool:
+        """Whether we could get it for this lease."""
+        return (
+            hold.rail in self._terms.rails
+            and not hold.is_simulated
+            and (hold.payer, hold.payee) == (lease.renter, lease.owner)
+            and hold.money == lease.request.money
+        )
 
     def is_overdue(self, debt: Debt) -> bool:
         """Whether something of it should have been paid by now."""

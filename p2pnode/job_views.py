@@ -18,6 +18,7 @@ from p2pnode.api.job_documents import (
     LeaseListDocument,
     ReceiptDocument,
 )
+from p2pnode.config import Renting
 from p2pnode.execution.archive import Packed, pack, unpack
 from p2pnode.execution.run_log import end_of
 from p2pnode.jobs.baggage import FileBaggage
@@ -26,14 +27,15 @@ from p2pnode.jobs.jobs import Submission
 from p2pnode.network.peer_text import peer_text
 from p2pnode.node import Node
 from p2pnode.receipt_check import outcome_document
+from p2pnode.reputation_views import feed_named
 from protocol.auction import Bid, Need, Refusal
 from protocol.codec import decode
 from protocol.errors import LocalFault, PeerFault
 from protocol.job import Input, Job, JobLimits
-from protocol.limits import AUCTION_BYTES_MAX, JOB_BYTES_MAX
+from protocol.limits import AUCTION_BYTES_MAX, JOB_BYTES_MAX, WITNESSES_MAX
 from protocol.scoring import AuctionRecord, check_auction, expected_cost
 from protocol.tick import Outcome
-from protocol.units import Micros, MillisSpan
+from protocol.units import Micros, MillisSpan, PublicKey
 from protocol.wire import unpack as unpack_message
 
 INPUT_BYTES_MAX: Final = 64 * 2**30
@@ -50,6 +52,7 @@ class JobViews:
     async def submit(self, order: JobOrder) -> JobDocument:
         """Pack the input, take the job. Raises LocalFault."""
         job = self._node.jobs.new_id()
+        witnesses = witnesses_of(self._node, order, self._node.config.renting)
         packed = None
         if order.input_folder is not None:
             path = self._baggage.path(job, "input.tar")
@@ -60,6 +63,7 @@ class JobViews:
                 job,
                 order,
                 None if packed is None else Input(digest=packed.digest, bytes=packed.bytes),
+                witnesses,
             )
         )
         return self._document(file)
@@ -185,7 +189,40 @@ async def _pack_input(folder: Path, archive: Path) -> Packed:
         ) from fault
 
 
-def _submission(job: str, order: JobOrder, archive: Input | None) -> Submission:
+def witnesses_of(
+    node: Node, order: JobOrder, renting: Renting
+) -> tuple[tuple[PublicKey, ...], int]:
+    """Whom this order wants as witnesses, and how many of them. Raises LocalFault."""
+    if order.witnesses:
+        named = tuple(_witness_named(node, text) for text in order.witnesses)
+        asked = order.quorum
+    else:
+        named = tuple(PublicKey(bytes.fromhex(text)) for text in renting.witnesses)
+        asked = order.quorum or renting.quorum
+    quorum = asked or (len(named) // 2 + 1 if named else 0)
+    if not named and not quorum:
+        return (), 0
+    if len(dict.fromkeys(named)) < len(named) or node.identity.feed.public in named:
+        raise LocalFault("A witness is named twice, or is this node.", "name others")
+    if len(named) > WITNESSES_MAX or not len(named) < 2 * quorum <= 2 * len(named):
+        raise LocalFault(
+            f"{quorum} of {len(named)} witnesses is not more than half of 1 to {WITNESSES_MAX}.",
+            "two quorums must have a witness in common: name more of them, or raise --quorum",
+        )
+    return named, quorum
+
+
+def _witness_named(node: Node, text: str) -> PublicKey:
+    """A whole feed key is taken as it is: its owner may not have been met yet."""
+    if len(text) == 64 and all(each in "0123456789abcdef" for each in text.lower()):
+        return PublicKey(bytes.fromhex(text))
+    return feed_named(node, text)
+
+
+def _submission(
+    job: str, order: JobOrder, archive: Input | None, by: tuple[tuple[PublicKey, ...], int]
+) -> Submission:
+    witnesses, quorum = by
     return Submission(
         id=job,
         argv=order.argv,
@@ -212,6 +249,8 @@ def _submission(job: str, order: JobOrder, archive: Input | None) -> Submission:
         ask_max=None if order.ask_micro_max is None else Micros(order.ask_micro_max),
         total_max=None if order.total_micro_max is None else Micros(order.total_micro_max),
         patience_ms=MillisSpan(order.patience_ms),
+        witnesses=witnesses,
+        quorum=quorum,
     )
 
 

@@ -9,9 +9,11 @@ from ledger.bodies import Grant, read_body
 from ledger.entry import read_entry
 from ledger.fold import Lease
 from ledger.ledger import Ledger
+from ledger.witness_bodies import Cosigned
 from p2pnode.accounts import certificate_in
 from p2pnode.clock import WallClock
 from p2pnode.jobs.driver import LeaseOver
+from p2pnode.matching.book import Book
 from p2pnode.network.exchange import Exchange
 from p2pnode.network.peers import Peers
 from p2pnode.network.transport import Streams
@@ -37,12 +39,14 @@ class Links:
         peers: Peers,
         streams: Streams,
         replication: Replication,
+        book: Book,
         clock: WallClock,
     ) -> None:
         self._exchange = exchange
         self._peers = peers
         self._streams = streams
         self._replication = replication
+        self._book = book
         self._clock = clock
 
     @property
@@ -57,10 +61,12 @@ class Links:
     async def ask_feed(self, feed: PublicKey, kind: str, body: bytes) -> bytes:
         """Ask the peer that writes this feed. Raises Unavailable if we do not know who it is."""
         raw = certificate_in(self._ledger, feed)
-        if raw is None:
-            raise Unavailable("the feed's peer is not known")
-        certificate = read_certificate(raw, self._ledger.net)
-        return await self.ask(certificate.peer_id, kind, body)
+        if raw is not None:
+            return await self.ask(read_certificate(raw, self._ledger.net).peer_id, kind, body)
+        for offer in self._book.open_offers(self._clock.now()):
+            if offer.signer == feed:
+                return await self.ask(offer.certificate.peer_id, kind, body)
+        raise Unavailable("the feed's peer is not known")
 
     def who_is(self, peer: PeerId) -> Certificate:
         """The certificate from the peer's HELLO. Raises PeerFault if there has been none."""
@@ -89,8 +95,10 @@ class Links:
             log.debug("nothing newer", extra={"peer": peer.hex(), "why": str(error)})
             await trio.lowlevel.checkpoint()
 
-    async def confirm(self, peer: PeerId, raw: bytes) -> Lease:
+    async def confirm(self, peer: PeerId, raw: bytes, cosigned: Cosigned | None = None) -> Lease:
         """The lease that this GRANT gives us, its owner's feed judged, our ACCEPT written.
+
+        `cosigned` is what its witnesses have signed.
 
         Raises LeaseOver if it ended before we took it; Unavailable or PeerFault.
         """
@@ -106,7 +114,7 @@ class Links:
         now = self._clock.now()
         if not lease.is_accepted and lease.ended_ms <= now:
             raise LeaseOver("the lease was over before we took it")
-        self._ledger.accept(entry.id, now)
+        self._ledger.accept(entry.id, now, cosigned=cosigned)
         self._replication.tell(peer)
         return lease
 

@@ -31,7 +31,7 @@ from p2pnode.network.gossip import Feed
 from p2pnode.network.peers import Peers
 from p2pnode.own_feed import begin_own_feed
 from p2pnode.own_time import latest_signed
-from p2pnode.policy import refusal_of
+from p2pnode.policy import Policy
 from p2pnode.ports import Ports, advert_topics, is_light, posting_of, topic_name
 from p2pnode.rejoin import Rejoin
 from p2pnode.replication.replication import Replication
@@ -40,8 +40,6 @@ from p2pnode.traffic import Traffic
 from protocol.advert import Advert
 from protocol.genesis import Genesis, net_of
 from protocol.gpu_class import GpuClass, topic_index
-from protocol.job import Job
-from protocol.lease import LeaseRequest
 from protocol.units import PeerId, PublicKey
 
 log = logging.getLogger(__name__)
@@ -82,7 +80,13 @@ class Node:
                 **self.settling.handlers,
                 **self.offer_sync.handlers,
                 **self.lookout.discovery.handlers,
-                **self.rejoin.gated({**self.desk.handlers, **self.workplace.handlers}),
+                **self.rejoin.gated(
+                    {
+                        **self.desk.handlers,
+                        **self.workplace.handlers,
+                        **self.witness.handlers,
+                    }
+                ),
             }
         )
 
@@ -131,6 +135,7 @@ class Node:
             peers=self.peers,
             streams=ports.transport,
             replication=self.replication,
+            book=self.book,
             clock=ports.clock,
         )
         self.offer_sync = OfferSync(
@@ -162,12 +167,14 @@ class Node:
             ports=ports,
             links=self.links,
             tell=self._tell,
+            grown=self.spreader.note,
             changed=lambda: self.provider.refresh(),  # noqa: PLW0108 - it is not built yet
             failures=lambda: self.jobs.failures,
         )
         self.standing, self.accounts = keeping.standing, keeping.accounts
         self.books, self.settling = keeping.books, keeping.settling
         self.credit_line, self.watch = keeping.credit_line, keeping.watch
+        self.witness, self.witnesses = keeping.witness, keeping.witnesses
 
     def _build_offers(self, incarnation: int) -> None:
         ports = self.ports
@@ -177,7 +184,7 @@ class Node:
             genesis=self.genesis,
             incarnation=incarnation,
             posting=posting_of(self.config, self.genesis, ports),
-            addresses=self._announced_addresses,
+            addresses=lambda: self.config.network.announce or ports.transport.addresses(),
             free_of=self.books.free_of,
             announce=self._announce,
             rng=ports.rng,
@@ -220,7 +227,13 @@ class Node:
             ),
             who_is=self.links.who_is,
             x25519=(self.identity.certificate.x25519, self.identity.x25519_secret),
-            refuses=self._refuses,
+            refuses=Policy(
+                own=self.identity.feed.public,
+                genesis=self.genesis,
+                host=ports.host,
+                isolation=ports.engine.isolation,
+                credit=self.credit_line.refusal,
+            ).refusal,
             leases=self.books.leases,
         )
         self.desk = Desk(
@@ -249,6 +262,7 @@ class Node:
             ask=self.links.ask,
             reliability_ppm=self.standing.reliability_ppm,
             bars=self.standing.bars,
+            witness=self.witnesses.gather,
             random_bytes=ports.random_bytes,
             clock=ports.clock,
         )
@@ -267,6 +281,7 @@ class Node:
                 owed=self.accounts.owed,
                 stop=self.links.stop_lease,
                 look_around=self.look_around,
+                call_witnesses=self.witnesses.call,
                 failed=jobs.owner_failed,
                 lost_after_s=self.config.renting.lost_after / 1_000,
             ),
@@ -383,17 +398,3 @@ class Node:
         """A light client keeps the feeds of those it deals with."""
         ledger = self.ports.ledger
         return any(feed in {lease.owner, lease.renter} for lease in ledger.state.leases())
-
-    def _refuses(self, request: LeaseRequest, job: Job, renter: PublicKey) -> str | None:
-        return self.credit_line.refusal(request, renter) or refusal_of(
-            job,
-            request,
-            renter=renter,
-            own=self.identity.feed.public,
-            genesis=self.genesis,
-            host=self.ports.host,
-            isolation=self.ports.engine.isolation,
-        )
-
-    def _announced_addresses(self) -> tuple[str, ...]:
-        return self.config.network.announce or self.ports.transport.addresses()

@@ -1,5 +1,8 @@
 """Whether this owner runs a stranger's job: what the lease's winner may still be refused for."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from msgspec import UNSET
 
 from p2pnode.gpus import HostFacts
@@ -35,3 +38,27 @@ def refusal_of(
     if job.limits.cpus_milli > host.cpus * 1_000:
         return f"the job may use more than our {host.cpus} cores"
     return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """All that this owner asks before it gives a lease that it has bid for."""
+
+    own: PublicKey
+    genesis: Genesis
+    host: HostFacts
+    isolation: Isolation
+    credit: Callable[[LeaseRequest, PublicKey], str | None]
+    """Why this renter may not owe us so much."""
+
+    def refusal(self, request: LeaseRequest, job: Job, renter: PublicKey) -> str | None:
+        """Why not, in a sentence; None if nothing speaks against it."""
+        return self.credit(request, renter) or refusal_of(
+            job,
+            request,
+            renter=renter,
+            own=self.own,
+            genesis=self.genesis,
+            host=self.host,
+            isolation=self.isolation,
+        )

@@ -88,6 +88,8 @@ def _statements(proven: Proven) -> Iterator[StatementDocument]:
         f"at {price}/gpu-h",
     )
     yield StatementDocument(class_="proved", by="renter", text="the renter accepted the lease")
+    if request.witnesses is not UNSET:
+        yield _witnessed(proven)
     if proven.is_metered:
         owed = format_money(Micros(proven.amount_micro), request.money)
         yield StatementDocument(
@@ -110,6 +112,21 @@ def _statements(proven: Proven) -> Iterator[StatementDocument]:
             class_="missing", by="nobody", text="not settled: a half of the account is missing"
         )
     yield from _claims(proven.outcome)
+
+
+def _witnessed(proven: Proven) -> StatementDocument:
+    """That they have signed is proved; that they signed nothing else for this turn, is theirs."""
+    request = proven.request
+    assert request.witnesses is not UNSET
+    text = (
+        f"{len(proven.witnesses)} of {len(request.witnesses)} witnesses that the renter had named "
+        f"cosigned the lease, and {request.quorum} were asked for"
+    )
+    return StatementDocument(
+        class_="proved" if proven.is_witnessed else "missing",
+        by="witnesses" if proven.is_witnessed else "nobody",
+        text=text,
+    )
 
 
 def _claims(outcome: Outcome) -> Iterator[StatementDocument]:

@@ -1,6 +1,13 @@
 """What a running node thinks of a peer, as an API document."""
 
-from p2pnode.api.reputation_documents import FindingDocument, ReputationDocument, StandingOffence
+from ledger.attested import non_deliveries
+from ledger.trust import Trust
+from p2pnode.api.reputation_documents import (
+    AttestedDocument,
+    FindingDocument,
+    ReputationDocument,
+    StandingOffence,
+)
 from p2pnode.network.peer_text import peer_of
 from p2pnode.node import Node
 from p2pnode.words import offence_words
@@ -35,7 +42,10 @@ def reputation_of(node: Node, peer: str, *, why: bool) -> ReputationDocument:
         reserved_micro=finance.reserved_micro,
         good_micro=record.good_micro,
         bad_micro=record.bad_micro,
-        failures_seen=sum(each.periods for each in view.failures if each.subject == feed),
+        failures_seen=sum(
+            each.periods for each in view.failures if each.subject == feed and not each.by
+        ),
+        attested=_attested(node, feed),
         offences=tuple(
             StandingOffence(
                 rule=each.name,
@@ -47,16 +57,36 @@ def reputation_of(node: Node, peer: str, *, why: bool) -> ReputationDocument:
             for each in view.verdicts
             if each.offender == feed
         ),
-        why=tuple(
-            FindingDocument(
-                name=each.name,
-                value=each.value,
-                entries=tuple(entry.hex() for entry in each.entries),
-                proofs=tuple(proof.hex() for proof in each.proofs),
-            )
-            for each in (trust.explain(feed, money) if why else ())
-        ),
+        why=_findings(trust, feed, money) if why else (),
         digest=trust.digest(feed, money).hex(),
+    )
+
+
+def _attested(node: Node, owner: PublicKey) -> tuple[AttestedDocument, ...]:
+    return tuple(
+        AttestedDocument(
+            lease=each.lease.hex(),
+            renter=each.renter.hex(),
+            period=each.period,
+            k=each.k,
+            n=each.n,
+            quorum=each.quorum,
+            text=each.text,
+        )
+        for each in non_deliveries(node.ports.ledger.state)
+        if each.owner == owner
+    )
+
+
+def _findings(trust: Trust, feed: PublicKey, money: str) -> tuple[FindingDocument, ...]:
+    return tuple(
+        FindingDocument(
+            name=each.name,
+            value=each.value,
+            entries=tuple(entry.hex() for entry in each.entries),
+            proofs=tuple(proof.hex() for proof in each.proofs),
+        )
+        for each in trust.explain(feed, money)
     )
 
 

@@ -19,7 +19,7 @@ from protocol.codec import (
     encode,
 )
 from protocol.errors import PeerFault
-from protocol.limits import LEASE_UNITS_MAX, REQUEST_LIFE_MS_MAX
+from protocol.limits import LEASE_UNITS_MAX, REQUEST_LIFE_MS_MAX, WITNESSES_MAX
 from protocol.signing import digest
 from protocol.units import Digest, Micros, Millis, MillisSpan, PublicKey
 
@@ -33,6 +33,8 @@ class UnitTurn(Wire, frozen=True, kw_only=True):
     ctr: UInt
 
 
+Witnesses = Annotated[tuple[Key, ...], Meta(min_length=1, max_length=WITNESSES_MAX)]
+Quorum = Annotated[int, Meta(ge=1, le=WITNESSES_MAX)]
 UnitTurns = Annotated[tuple[UnitTurn, ...], Meta(min_length=1, max_length=LEASE_UNITS_MAX)]
 
 
@@ -73,6 +75,10 @@ class LeaseRequest(Wire, frozen=True, kw_only=True):
     terms: Hash
     job: Hash | UnsetType = UNSET
     """Digest of the sealed job description."""
+    witnesses: Witnesses | UnsetType = UNSET
+    """Feeds of the renter's choice that are to cosign the grant before the renter accepts it."""
+    quorum: Quorum | UnsetType = UNSET
+    """How many of them must."""
     nonce: Id16
     """Makes the request idempotent: one nonce of one renter gives one lease."""
     issued_ms: Instant
@@ -86,17 +92,24 @@ def digest_of_terms(terms: Terms) -> Digest:
 
 
 def check_request(
-    request: LeaseRequest, *, owner: PublicKey, now: Millis, skew: MillisSpan
+    request: LeaseRequest,
+    *,
+    owner: PublicKey,
+    renter: PublicKey,
+    now: Millis,
+    skew: MillisSpan,
 ) -> None:
     """What can be judged of a request without the owner's books.
 
-    Raises PeerFault `request.owner`, `request.units`, `request.span`, `request.future` or
-    `request.stale`.
+    Raises PeerFault `request.owner`, `request.units`, `request.witnesses`, `request.span`,
+    `request.future` or `request.stale`.
     """
     if request.owner != owner:
         raise PeerFault("request.owner")
     if len({turn.unit: turn for turn in request.units}) < len(request.units):
         raise PeerFault("request.units", "a unit comes twice")
+    if why := witnesses_fault(request, renter):
+        raise PeerFault("request.witnesses", why)
     if not 0 < request.not_after_ms - request.issued_ms <= REQUEST_LIFE_MS_MAX:
         raise PeerFault("request.span", "longer than a request may live")
     if request.start_ms >= request.end_ms:
@@ -105,6 +118,25 @@ def check_request(
         raise PeerFault("request.future")
     if now > request.not_after_ms:
         raise PeerFault("request.stale")
+
+
+def witnesses_fault(request: LeaseRequest, renter: PublicKey) -> str | None:
+    """Why nobody could count on these witnesses, or None. SPEC.md 10.3.
+
+    Of more than half, two quorums have a witness in common, who would have to sign twice.
+    """
+    if (request.witnesses is UNSET) != (request.quorum is UNSET):
+        return "witnesses and quorum come together"
+    if request.witnesses is UNSET or request.quorum is UNSET:
+        return None
+    named = len(dict.fromkeys(request.witnesses))
+    if named < len(request.witnesses):
+        return "a witness comes twice"
+    if request.owner in request.witnesses or renter in request.witnesses:
+        return "a party is no witness"
+    if not named < 2 * request.quorum <= 2 * named:
+        return f"{request.quorum} of {named} is not more than half of them"
+    return None
 
 
 def charge(used: MillisSpan, per_gpu_hour: Micros) -> Micros:

@@ -52,6 +52,8 @@ JOB_SEAL_BYTES: Final = 48
 REPLY_BYTES_MAX: Final = 16_384
 """A GRANT entry has at most 8 KiB of body."""
 HELLO_BYTES_MAX: Final = 4_096
+COSIGN_BYTES_MAX: Final = 128
+"""What a witness signs takes 104 with its longest integers."""
 
 # Time.
 CERTIFICATE_LIFE_MS_MAX: Final = MillisSpan(2 * 366 * 86_400_000)
@@ -60,6 +62,8 @@ REQUEST_LIFE_MS_MAX: Final = MillisSpan(2_000)
 """How long a lease request binds a renter who has had no answer."""
 
 # Counts.
+WITNESSES_MAX: Final = 8
+"""Witnesses of one lease: six of eight hold against three that lie."""
 LEASE_UNITS_MAX: Final = 8
 """GPUs of one lease; with their open intervals eight fill 3.3 kB of a grant."""
 ADDRESSES_MAX: Final = 8

@@ -106,18 +106,11 @@ class TwoFacedLedger(Ledger):
         self.__dict__.update(main.__dict__)
         self._branches = branches
 
-    def grant(
-        self,
-        request: bytes,
-        now: Millis,
-        *,
-        witnesses: tuple[PublicKey, ...] = (),
-        quorum: int = 0,
-    ) -> Entry:
+    def grant(self, request: bytes, now: Millis) -> Entry:
         branch = self._branches.get(unpack(request, self.net, LeaseRequest).signer)
         if branch is None:
             raise Unavailable("this build grants to its victims alone")
-        return branch.grant(request, now, witnesses=witnesses, quorum=quorum)
+        return branch.grant(request, now)
 
     def grant_for(self, renter: PublicKey, nonce: bytes) -> Entry | None:
         branch = self._branches.get(renter)

@@ -15,7 +15,7 @@ from ledger.fold import State
 from ledger.intervals import Interval
 from ledger.rail_bodies import RailHold, RailVoid
 from ledger.units_chain import apply
-from ledger.witness_bodies import CosignLog
+from ledger.witness_bodies import Cosigned, Cosigning, CosignLog
 from protocol.codec import encode_plain
 from protocol.signing import preimage
 from protocol.units import Digest, Millis
@@ -40,11 +40,13 @@ from tests.make_ledger import (
     OWNER,
     RENTER,
     STRANGER,
+    THREE,
     UNIT,
     UNIT2,
     Feed,
     at,
     certificate,
+    cosigned,
     genesis,
     grant,
     lease_request,
@@ -52,6 +54,7 @@ from tests.make_ledger import (
     sealed,
     statement,
     turn_of,
+    witnessed,
 )
 from tests.receipt_vectors import receipt_vectors
 from tests.standing_vectors import standing_vectors
@@ -133,11 +136,13 @@ def kind_cases() -> Iterator[Sealed]:
         return body_case(name, changed(grant(), request=request), rule)
 
     yield body_case("a grant", grant())
-    witnesses = (RENTER.public, STRANGER.public)
-    yield body_case("a grant with witnesses", changed(grant(), witnesses=witnesses, quorum=2))
-    yield body_case(
-        "a quorum above all", changed(grant(), witnesses=witnesses, quorum=3), "grant.witness"
-    )
+    named = witnessed(grant())
+    yield body_case("a grant with witnesses", named)
+    yield body_case("a quorum above all", witnessed(grant(), quorum=4), "grant.witness")
+    half = witnessed(grant(), of=THREE[:2], quorum=1)
+    yield body_case("a quorum of half", half, "grant.witness")
+    other = changed(named, witnesses=(*THREE[:2], STRANGER.public))
+    yield body_case("witnesses that nobody asked for", other, "grant.witness")
     yield body_case("a grant from now on", grant(start=0))
     yield body_case("a grant from before", grant(start=0), "grant.interval", ts=1)
     yield body_case("a grant not in its open intervals", grant(opens=()), "grant.open")
@@ -171,10 +176,31 @@ def kind_cases() -> Iterator[Sealed]:
     bare = changed(end, reason="consent")
     yield signed(by.draft(bare), by.last, "consent without a signature", "release.consent")
     yield signed(by.draft(Accept(grant=granted.id)), by.last, "an acceptance")
+    yield from accept_cases()
     yield signed(by.draft(statement()), by.last, "a statement")
     full = changed(statement(), lease=granted.id, tick=Digest(b"t" * 32), half=granted.id)
     yield signed(by.draft(full), by.last, "a statement with all that it may name")
     yield signed(by.draft(statement(OWNER)), by.last, "an account with oneself", "statement.peer")
+
+
+def accept_cases() -> Iterator[Sealed]:
+    by = feed()
+    body = witnessed(grant())
+    granted = by.add(body)
+    signs = cosigned(granted, body)
+
+    def case(name: str, *witnesses: Cosigning, rule: str | None = None) -> Sealed:
+        shown = Cosigned(signs.owner, signs.turns, witnesses)
+        return signed(by.draft(Accept(grant=granted.id, cosigned=shown)), by.last, name, rule)
+
+    one, two, _ = signs.by
+    yield case("an acceptance with cosignatures", *signs.by)
+    yield case("an acceptance with one witness", two)
+    yield case("witnesses out of order", two, one, rule="accept.witness")
+    moved = Cosigning(one.witness, at(6), one.by)
+    yield case("a cosignature of another time", moved, rule="accept.witness")
+    doubled = Cosigning(one.witness, one.at_ms, one.by * 2)
+    yield case("signatures for two turns", doubled, rule="accept.witness")
 
 
 def other_kind_cases() -> Iterator[Sealed]:

@@ -14,7 +14,7 @@ from p2pnode.matching.book import Offer
 from p2pnode.matching.desk import Books, Desk
 from p2pnode.matching.provider import Posting, Provider, Shelf
 from p2pnode.matching.quoting import No, Question, quote
-from p2pnode.matching.renter import Order, Renter
+from p2pnode.matching.renter import Order, Renter, Witness
 from protocol.advert import Advert
 from protocol.auction import Bid, Reply, Rfq, Take
 from protocol.certificate import Certificate, read_certificate
@@ -231,12 +231,17 @@ def order(**changes: Any) -> Order:
     return Order(**fields)
 
 
+async def _unwitnessed(_grant: bytes, _request: bytes) -> None:
+    raise AssertionError("no order of these tests wants witnesses")
+
+
 def renter(
     owners: list[Owner],
     clock: Clock,
     *,
     genesis: Genesis = make.GENESIS,
     barred: Mapping[PublicKey, str] = NOBODY,
+    witness: Witness = _unwitnessed,
 ) -> Renter:
     """A renter that reaches these owners; its dice give a different number each time."""
     by_peer = {owner.peer: owner for owner in owners}
@@ -252,6 +257,7 @@ def renter(
         ask=ask,
         reliability_ppm=lambda _owner: 950_000,
         bars=barred.get,
+        witness=witness,
         random_bytes=lambda count: next(thrown).to_bytes(count, "big"),
         clock=clock,
     )

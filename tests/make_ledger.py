@@ -1,8 +1,10 @@
 """Makers of valid things for the ledger's tests; a test states only what it is about."""
 
-from dataclasses import dataclass, replace
+import dataclasses
+from dataclasses import dataclass
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from ledger.bodies import (
     Body,
@@ -15,6 +17,7 @@ from ledger.bodies import (
     consent_bytes,
     encode_body,
     kind_of,
+    requested,
 )
 from ledger.entry import Draft, Entry, Link, draft_entry, link_of, seal
 from ledger.guard import Guard, MemoryGuard
@@ -22,6 +25,13 @@ from ledger.intervals import Interval
 from ledger.ledger import Ledger, open_ledger
 from ledger.store import MemoryStore, Store
 from ledger.units_chain import Turn, apply, next_place
+from ledger.witness_bodies import (
+    Cosigned,
+    CosignedTurn,
+    Cosigning,
+    sign_cosign,
+    turns_to_cosign,
+)
 from protocol.certificate import Certificate, sign_certificate
 from protocol.lease import LeaseRequest, UnitTurn
 from protocol.signing import Signer, peer_id_of
@@ -44,6 +54,9 @@ def signer(name: int) -> Signer:
 OWNER = signer(1)
 RENTER = signer(2)
 STRANGER = signer(3)
+WITNESSES = tuple(signer(number) for number in (21, 22, 23))
+THREE = tuple(sorted(each.public for each in WITNESSES))
+"""The feeds of the witnesses."""
 
 
 def at(ms: int) -> Millis:
@@ -88,6 +101,8 @@ def lease_request(
     nonce: int = 0,
     owner: Signer = OWNER,
     issued: int = 0,
+    witnesses: tuple[PublicKey, ...] = (),
+    quorum: int = 0,
 ) -> LeaseRequest:
     return LeaseRequest(
         owner=owner.public,
@@ -102,6 +117,8 @@ def lease_request(
         notice_ms=MillisSpan(30_000),
         lapse_ms=MillisSpan(60_000),
         terms=Digest(b"t" * 32),
+        witnesses=witnesses or UNSET,
+        quorum=quorum or UNSET,
         nonce=nonce.to_bytes(16, "big"),
         issued_ms=at(issued),
         not_after_ms=at(issued + 2_000),
@@ -171,7 +188,7 @@ class Feed:
         return entry
 
     def branch(self) -> "Feed":
-        return replace(self)
+        return dataclasses.replace(self)
 
 
 def turn_of(entry: Entry, body: Grant | Release, unit: bytes = UNIT) -> Turn:
@@ -204,6 +221,36 @@ def grant(
         open_after = tuple(Interval(at(a), at(b), ctr) for a, b, ctr in opens)
     turn = GrantTurn(UNIT, place.ctr, place.gseq, place.gprev, open_after)
     return Grant(units=(turn,), start_ms=body.start_ms, end_ms=body.end_ms, request=body.request)
+
+
+def witnessed(body: Grant, *, of: tuple[PublicKey, ...] = THREE, quorum: int = 2) -> Grant:
+    """The same GRANT of UNIT, for which the renter has named these witnesses."""
+    _, asked = requested(body)
+    request = replace(asked, witnesses=of, quorum=quorum)
+    return replace(body, request=sealed(request), witnesses=of, quorum=quorum)
+
+
+def witnessed_lease(nonce: int = 0, *, of: tuple[PublicKey, ...] = THREE) -> tuple[Entry, Grant]:
+    """A GRANT of UNIT's first turn in OWNER's feed; another nonce is another GRANT of it."""
+    feed = Feed(OWNER)
+    feed.open()
+    body = witnessed(grant(nonce=nonce), of=of, quorum=len(of) // 2 + 1)
+    return feed.add(body), body
+
+
+def cosigned(
+    granted: Entry, body: Grant, *, by: tuple[Signer, ...] = WITNESSES, at_ms: int = 5
+) -> Cosigned:
+    """What these witnesses sign for this GRANT."""
+    turns = tuple(CosignedTurn(turn.unit, turn.ctr) for turn in body.units)
+    items = turns_to_cosign(granted.feed, turns, granted.id, at(at_ms))
+    signed = (
+        Cosigning(
+            each.public, at(at_ms), tuple(sign_cosign(said, signer=each, net=NET) for said in items)
+        )
+        for each in by
+    )
+    return Cosigned(granted.feed, turns, tuple(sorted(signed, key=lambda each: each.witness)))
 
 
 def release(

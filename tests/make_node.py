@@ -115,6 +115,7 @@ class Party:
         guard: Guard | None = None,
         wrap: Callable[[Ports, Identity], Ports] = lambda ports, _identity: ports,
         choose: Callable[[Config], Config] = lambda config: config,
+        period: int = 2_000,
     ) -> Node:
         index = self._count
         self._count += 1
@@ -124,7 +125,7 @@ class Party:
             network=Network(region="DE", gossip=gossip),  # type: ignore[arg-type]
             pricing=Pricing(
                 ask=None if ask is None else Money(Micros(ask), self._genesis.money),
-                period=MillisSpan(2_000),
+                period=MillisSpan(period),
             ),
         )
         kept = Kept(

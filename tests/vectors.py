@@ -39,6 +39,7 @@ from tests.protocol.lease_cases import (
     take_vectors,
     tick_vectors,
     weak_keys,
+    witness_cases,
 )
 from tests.protocol.message_cases import advert_cases, hello_cases, request_cases
 
@@ -167,6 +168,7 @@ def vectors() -> dict[str, dict[str, Any]]:
             "costs": cost_vectors(),
         },
         "take": {"cases": take_cases()},
+        "witness": {"cases": witness_cases()},
         "job": {"cases": job_cases(), "sealed": sealed_job_vectors(), "weak_keys": weak_keys()},
         "tick": tick_vectors(),
         "outcome": {"net": net, "cases": outcome_cases()},

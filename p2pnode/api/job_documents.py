@@ -31,6 +31,10 @@ class JobOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     log_bytes: int = 16_777_216
     output_bytes: int = 1_073_741_824
     patience_ms: int = 30_000
+    witnesses: tuple[str, ...] = ()
+    """Feeds or peers that must cosign a lease before it is accepted; empty: those configured."""
+    quorum: int = 0
+    """How many of them; 0: more than half."""
 
 
 class OutcomeDocument(Struct, frozen=True, kw_only=True):

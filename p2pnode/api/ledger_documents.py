@@ -213,7 +213,7 @@ class StatementDocument(Struct, frozen=True, kw_only=True):
     """One thing that a receipt says."""
 
     class_: Class = field(name="class")
-    by: Literal["both", "owner", "renter", "nobody"]
+    by: Literal["both", "owner", "renter", "witnesses", "nobody"]
     """Who signed it."""
     text: str
 

@@ -19,6 +19,21 @@ class StandingOffence(Struct, frozen=True, kw_only=True):
     """How sure this is: proved offline by the peer's own signatures."""
 
 
+class AttestedDocument(Struct, frozen=True, kw_only=True):
+    """What some of the witnesses of a lease say of its owner: no proof, and no offence."""
+
+    lease: str
+    renter: str
+    """Who named the witnesses, and in whose mouth it counts."""
+    period: int
+    k: int
+    n: int
+    quorum: int
+    """From how many on it counts."""
+    text: str
+    claim: Literal["attested"] = "attested"
+
+
 class FindingDocument(Struct, frozen=True, kw_only=True):
     """One number, and the ids of the entries and proofs that it comes from."""
 
@@ -54,6 +69,8 @@ class ReputationDocument(Struct, frozen=True, kw_only=True):
     failures_seen: int
     """Jobs that the peer did not finish for this node since it came up: its own observation."""
     offences: tuple[StandingOffence, ...]
+    attested: tuple[AttestedDocument, ...]
+    """Periods of leases of the peer of which witnesses say that nothing was delivered."""
     why: tuple[FindingDocument, ...]
     """Empty unless it was asked for."""
     digest: str

@@ -41,6 +41,8 @@ def show(peer: str, why: bool, home: Path | None, as_json: bool) -> None:
         click.echo(f"{name:<12} {text}")
     for offence in document["offences"]:
         click.echo(f"{offence['claim']:<12} {offence['rule']}: {offence['what']}")
+    for fact in document["attested"]:
+        click.echo(f"{fact['claim']:<12} {fact['text']}, lease {fact['lease'][:16]}")
     for finding in document["why"]:
         click.echo(f"{finding['name']} = {finding['value']} comes from")
         for word, names in (("entry", finding["entries"]), ("proof", finding["proofs"])):

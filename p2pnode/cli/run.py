@@ -63,6 +63,10 @@ ENDED = {"done", "failed"}
     show_default=True,
     help="How long to wait for an offer that fits.",
 )
+@click.option(
+    "--witness", multiple=True, help="Feed or peer that must cosign the lease; may be repeated."
+)
+@click.option("--quorum", default=0, help="How many of the witnesses; by default over half.")
 @click.option("--detach", is_flag=True, help="Print the job's id and leave it to the node.")
 @home_option
 @json_option
@@ -119,6 +123,8 @@ def order_of(money: str, wanted: dict[str, Any]) -> dict[str, Any]:
         "memory_mib": mib_ceil(parse_size(wanted["memory"])),
         "cpus_milli": thousandths(wanted["cpus"]),
         "patience_ms": parse_span(wanted["patience"]),
+        "witnesses": list(wanted["witness"]),
+        "quorum": wanted["quorum"],
     }
 
 

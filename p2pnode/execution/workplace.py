@@ -58,6 +58,7 @@ class Workplace:
             "lease.settle": self._answer_settle,
             "lease.stop": self._answer_stop,
             "lease.tick": self._answer_tick,
+            "lease.alive": self._answer_alive,
         }
 
     def worker(self, lease: Digest) -> Worker | None:
@@ -185,4 +186,16 @@ class Workplace:
         await trio.lowlevel.checkpoint()
         asked = decode(body, LeaseName, size_max=SETTLE_BYTES_MAX)
         self._worker_for(peer, asked.lease).stop_asked.set()
+        return b""
+
+    async def _answer_alive(self, peer: PeerId, body: bytes) -> bytes:
+        """A witness asks on behalf of a renter that cannot reach us."""
+        await trio.lowlevel.checkpoint()
+        asked = decode(body, LeaseName, size_max=SETTLE_BYTES_MAX)
+        worker = self._workers.get(asked.lease)
+        if worker is None:
+            raise PeerFault("lease.unknown")
+        named = worker.lease.request.witnesses
+        if named is UNSET or self._who_is(peer).feed not in named:
+            raise PeerFault("witness.lease", "not one of its witnesses")
         return b""

@@ -14,6 +14,7 @@ import trio
 from msgspec import UNSET
 
 from ledger.fold import Lease
+from ledger.witness_bodies import Cosigned
 from p2pnode.cabinet import Cabinet
 from p2pnode.clock import WallClock
 from p2pnode.jobs.baggage import Baggage
@@ -53,8 +54,8 @@ class Desk:
     clock: WallClock
     random_bytes: Callable[[int], bytes]
     open_stream: OpenStream
-    confirm: Callable[[PeerId, bytes], Awaitable[Lease]]
-    """confirm(owner, GRANT): judge it, with the owner's feed, and write our ACCEPT.
+    confirm: Callable[[PeerId, bytes, Cosigned | None], Awaitable[Lease]]
+    """confirm(owner, GRANT, cosignatures): judge it, with the owner's feed, and ACCEPT it.
 
     Raises LeaseOver, Unavailable or PeerFault.
     """
@@ -66,6 +67,8 @@ class Desk:
     stop: Callable[[PeerId, Digest], Awaitable[None]]
     look_around: Callable[[Wish], Awaitable[None]]
     """Bring what may fit this wish into the book, as far as that takes asking."""
+    call_witnesses: Callable[[Lease], Awaitable[None]]
+    """Have those of the lease look after it; takes a few seconds, raises nothing."""
     failed: Callable[[PublicKey], None]
     """An owner did not finish: remember it when the next bids are scored."""
     lost_after_s: float
@@ -102,6 +105,7 @@ class Driver:
             try:
                 await self._step()
             except LostOwner as lost:
+                await self._desk.call_witnesses(self._leased())
                 await self._move(str(lost))
             except PeerFault as fault:
                 await self._leave(fault)
@@ -146,11 +150,11 @@ class Driver:
                 await self._wait_for_market(str(error))
                 return
             self._keep_auction(won.record)
-            taken = (won.taking, won.grant)
-        taking, grant = taken
+            taken = (won.taking, won.grant, won.cosigned)
+        taking, grant, cosigned = taken
         with trio.move_on_after(CONFIRM_S) as scope:
             try:
-                lease = await self._desk.confirm(taking.peer, grant)
+                lease = await self._desk.confirm(taking.peer, grant, cosigned)
             except LeaseOver as over:
                 self._change(taking=UNSET, why=str(over))
                 return
@@ -158,7 +162,7 @@ class Driver:
         if scope.cancelled_caught:
             raise Unavailable("the owner granted and then did not show its ledger")
 
-    async def _resume_taking(self) -> tuple[Taking, bytes] | None:
+    async def _resume_taking(self) -> tuple[Taking, bytes, Cosigned | None] | None:
         """The answer to a request that was on its way when we died; None if it gave nothing."""
         if self.file.taking is UNSET:
             return None
@@ -166,12 +170,12 @@ class Driver:
         try:
             with trio.fail_after(CONFIRM_S):
                 reply = await self._desk.renter.ask_again(taking)
-        except (Unavailable, trio.TooSlowError):
-            reply = None
-        if reply is None or reply.yes is UNSET:
-            self._change(taking=UNSET)
-            return None
-        return taking, reply.yes
+                if reply.yes is not UNSET:
+                    return taking, reply.yes, await self._desk.renter.witness(taking, reply.yes)
+        except (Unavailable, trio.TooSlowError) as error:
+            log.info("no grant", extra={"job": self.file.id, "why": str(error)})
+        self._change(taking=UNSET)
+        return None
 
     async def _wait_for_market(self, why: str) -> None:
         self._change(why=why)

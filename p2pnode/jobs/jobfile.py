@@ -22,6 +22,7 @@ from protocol.codec import (
     encode,
 )
 from protocol.job import digest_of_job
+from protocol.lease import Quorum, Witnesses
 from protocol.units import MillisSpan, PublicKey
 
 State = Literal["matching", "staging", "running", "fetching", "settling", "done", "failed"]
@@ -62,6 +63,8 @@ class JobFile(Wire, frozen=True, kw_only=True):
     give_up_ms: Instant
     """Without a lease by then, the job has failed; after a move the patience begins anew."""
     moves_max: UInt
+    witnesses: Witnesses | UnsetType = UNSET
+    quorum: Quorum | UnsetType = UNSET
     state: State = "matching"
     why: str = ""
     """What the state is waiting for, or why the job failed."""
@@ -87,6 +90,8 @@ class JobFile(Wire, frozen=True, kw_only=True):
             total_max=None if self.total_max is UNSET else self.total_max,
             job=digest_of_job(self.job),
             avoid=tuple(PublicKey(owner) for owner in self.avoid),
+            witnesses=() if self.witnesses is UNSET else self.witnesses,
+            quorum=0 if self.quorum is UNSET else self.quorum,
         )
 
 

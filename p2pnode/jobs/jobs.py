@@ -43,6 +43,9 @@ class Submission:
     ask_max: Micros | None
     total_max: Micros | None
     patience_ms: MillisSpan
+    witnesses: tuple[PublicKey, ...] = ()
+    quorum: int = 0
+    """Of how many of the witnesses cosignatures are wanted."""
 
 
 class Jobs:
@@ -125,6 +128,8 @@ class Jobs:
             ask_max=UNSET if submission.ask_max is None else submission.ask_max,
             total_max=UNSET if submission.total_max is None else submission.total_max,
             patience_ms=submission.patience_ms,
+            witnesses=submission.witnesses or UNSET,
+            quorum=submission.quorum or UNSET,
             give_up_ms=Millis(now + submission.patience_ms),
             moves_max=MOVES_MAX,
         )

@@ -152,7 +152,13 @@ class Desk:
         now = self._clock.now()
         skew = self._genesis.bounds.skew_ms
         try:
-            check_request(sealed.body, owner=self._signer.public, now=now, skew=skew)
+            check_request(
+                sealed.body,
+                owner=self._signer.public,
+                renter=sealed.signer,
+                now=now,
+                skew=skew,
+            )
         except PeerFault as fault:
             if fault.rule not in {"request.stale", "request.future"}:
                 raise

@@ -11,6 +11,7 @@ from typing import Final
 import trio
 from msgspec import UNSET
 
+from ledger.witness_bodies import Cosigned
 from p2pnode.clock import WallClock
 from p2pnode.matching.book import Offer
 from p2pnode.matching.search import Wish, search
@@ -67,6 +68,10 @@ class Order:
     """Digest of the encoded job; each owner gets it sealed to its own key."""
     avoid: tuple[PublicKey, ...] = ()
     """Owners that have failed this order before."""
+    witnesses: tuple[PublicKey, ...] = ()
+    """Whose cosignatures the renter wants before it accepts a grant."""
+    quorum: int = 0
+    """Of how many of them; 0 without any."""
 
     def wish(self) -> Wish:
         """The order as a filter of adverts."""
@@ -99,6 +104,8 @@ class Won:
     taking: Taking
     grant: bytes
     """The GRANT entry as the owner sent it, not judged yet."""
+    cosigned: Cosigned | None
+    """What the witnesses of it have signed; None where none were wanted."""
     bid: Bid
     record: AuctionRecord
 
@@ -116,6 +123,11 @@ class NoMatch(P2PError):
 
 SealJob = Callable[[Offer], bytes | None]
 """seal(offer): the job description for this owner alone; the digest is the same for all."""
+Witness = Callable[[bytes, bytes], Awaitable[Cosigned | None]]
+"""witness(GRANT, request): what the quorum of its witnesses has signed, if any are wanted.
+
+Raises Unavailable if too few have, PeerFault if the GRANT must not be taken.
+"""
 Remember = Callable[[Taking], Awaitable[None]]
 """Durable before it returns."""
 
@@ -146,6 +158,7 @@ class Renter:
         ask: Ask,
         reliability_ppm: Callable[[PublicKey], int],
         bars: Callable[[PublicKey], str | None],
+        witness: Witness,
         random_bytes: Callable[[int], bytes],
         clock: WallClock,
     ) -> None:
@@ -156,6 +169,7 @@ class Renter:
         self._ask = ask
         self._reliability_ppm = reliability_ppm
         self._bars = bars
+        self._witness = witness
         self._random_bytes = random_bytes
         self._clock = clock
 
@@ -175,9 +189,9 @@ class Renter:
             await self._gather(order, shortlist, answers)
             won = await self._take_best(order, answers, seed, (seal_job, remember))
             if won is not None:
-                taking, grant, bid = won
+                taking, grant, cosigned, bid = won
                 record = _record(answers, seed, len(offers))
-                return Won(taking=taking, grant=grant, bid=bid, record=record)
+                return Won(taking=taking, grant=grant, cosigned=cosigned, bid=bid, record=record)
         raise NoMatch(len(offers), answers.why, _record(answers, seed, len(offers)))
 
     def _open_to(self, order: Order, offers: list[Offer], answers: _Answers) -> list[Offer]:
@@ -186,6 +200,8 @@ class Renter:
         for offer in offers:
             if self._bars(offer.signer) is not None:
                 answers.count("offender")
+            elif offer.signer in order.witnesses:
+                answers.count("witness")
             elif offer.signer not in order.avoid:
                 left.append(offer)
         return left
@@ -234,7 +250,7 @@ class Renter:
 
     async def _take_best(
         self, order: Order, answers: _Answers, seed: bytes, keep: tuple[SealJob, Remember]
-    ) -> tuple[Taking, bytes, Bid] | None:
+    ) -> tuple[Taking, bytes, Cosigned | None, Bid] | None:
         seal_job, remember = keep
         scored = [
             (digest, expected_cost(bid.body, reliability_ppm=heard.reliability_ppm))
@@ -255,18 +271,20 @@ class Renter:
                 peer=offer.certificate.peer_id, owner=offer.signer, request=raw, job=job
             )
             await remember(taking)
-            grant = await self._take(taking, offer, answers)
-            if grant is not None:
-                return taking, grant, bid.body
+            taken = await self._take(taking, offer, answers)
+            if taken is not None:
+                return taking, *taken, bid.body
         return None
 
-    async def _take(self, taking: Taking, offer: Offer, answers: _Answers) -> bytes | None:
+    async def _take(
+        self, taking: Taking, offer: Offer, answers: _Answers
+    ) -> tuple[bytes, Cosigned | None] | None:
         digest = unpack(taking.request, self._net, LeaseRequest).digest
         try:
             with trio.fail_after(TAKE_S):
                 reply = await self.ask_again(taking)
             if reply.yes is not UNSET:
-                return reply.yes
+                return await self._witnessed(taking, reply.yes, answers)
             self._note_refusal(reply, digest, offer, answers)
         except (Unavailable, trio.TooSlowError):
             answers.count("unreachable")
@@ -274,6 +292,26 @@ class Renter:
             log.info("grant refused", extra={"owner": taking.owner.hex(), "rule": fault.rule})
             answers.count("invalid")
         return None
+
+    async def _witnessed(
+        self, taking: Taking, grant: bytes, answers: _Answers
+    ) -> tuple[bytes, Cosigned | None] | None:
+        """The GRANT with what its witnesses signed; None if too few did, so that it is left."""
+        try:
+            return grant, await self.witness(taking, grant)
+        except Unavailable as error:
+            log.info("grant left", extra={"owner": taking.owner.hex(), "why": str(error)})
+            answers.count("unwitnessed")
+            return None
+
+    async def witness(self, taking: Taking, grant: bytes) -> Cosigned | None:
+        """What the quorum of the witnesses has signed for it; None where none are wanted.
+
+        May be repeated. Raises Unavailable if too few have; PeerFault.
+        """
+        if unpack(taking.request, self._net, LeaseRequest).body.witnesses is UNSET:
+            return None
+        return await self._witness(grant, taking.request)
 
     async def ask_again(self, taking: Taking) -> Reply:
         """The owner's answer to a request, however often it is asked. Raises Unavailable."""
@@ -317,6 +355,8 @@ class Renter:
             lapse_ms=bid.lapse_ms,
             terms=digest_of_terms(bid.terms),
             job=UNSET if order.job is None else order.job,
+            witnesses=order.witnesses or UNSET,
+            quorum=order.quorum or UNSET,
             nonce=self._random_bytes(16),
             issued_ms=now,
             not_after_ms=Millis(now + REQUEST_LIFE_MS_MAX),

@@ -1,11 +1,12 @@
 """Moves the frames of one session of sync, and has done what they bring."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import trio
 
+from ledger.bodies import ACCEPT
 from ledger.entry import Entry
 from ledger.ledger import Ledger, RunTaken, Taken
 from ledger.sync import Accuse, Effect, Session
@@ -16,6 +17,9 @@ from protocol.units import PeerId
 
 TURN_S: Final = 15
 """A peer has our frame judged, and its own sent, within this."""
+
+ACCEPT_BYTES: Final = 512
+"""So much of an ACCEPT with cosignatures is charged as an entry: seven signatures of witnesses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +87,10 @@ class Conversation:
             return None
         if done is None:
             self.on_waiting()
-            await self._pause(len(effect.entries), began_s)
+            await self._pause(cost_of(effect.entries), began_s)
             return None
         self.on_taken(effect.entries, done)
-        await self._pause(len(done.taken), began_s)
+        await self._pause(cost_of(effect.entries[: len(done.taken)]), began_s)
         if done.fault is not None:
             raise done.fault
         if Taken.CONFLICT in done.taken:
@@ -110,3 +114,11 @@ async def _next(reader: FrameReader) -> bytes | None:
         if fault.rule != "frame.cut":
             raise
         raise Unavailable("the connection was lost within a frame") from fault
+
+
+def cost_of(entries: Sequence[Entry]) -> int:
+    """As how many entries these are charged: an ACCEPT may bear sixty signatures of witnesses."""
+    return sum(
+        1 + (len(entry.raw) // ACCEPT_BYTES if entry.header.kind == ACCEPT else 0)
+        for entry in entries
+    )

@@ -64,8 +64,9 @@ def test_a_request_is_granted_once() -> None:
 
 def test_a_grant_of_several_units_names_its_witnesses() -> None:
     mine = opened_ledger()
-    request = sealed_request(((UNIT, 0), (UNIT2, 0)))
-    granted = mine.grant(request, at(0), witnesses=(STRANGER.public,), quorum=1)
+    units = ((UNIT, 0), (UNIT2, 0))
+    request = sealed(lease_request(units, witnesses=(STRANGER.public,), quorum=1))
+    granted = mine.grant(request, at(0))
     body = read_body(granted.draft)
     assert isinstance(body, Grant)
     assert [turn.unit for turn in body.units] == [UNIT, UNIT2]

@@ -1,3 +1,5 @@
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -24,20 +26,23 @@ from ledger.entry import Entry
 from ledger.intervals import Interval
 from ledger.limits import BODY_BYTES_MAX, INTERVAL_BYTES_MAX, TURN_BYTES_MAX
 from ledger.validity import check_body, is_consented
+from ledger.witness_bodies import Cosigned, CosignedTurn, Cosigning
 from protocol.codec import encode, encode_plain
 from protocol.errors import PeerFault
-from protocol.units import Digest, NetId, PublicKey
+from protocol.units import Digest, Millis, NetId, PublicKey, Signature
 from tests.make_ledger import (
     HOUR,
     NET,
     OWNER,
     RENTER,
     STRANGER,
+    THREE,
     UNIT,
     UNIT2,
     Feed,
     at,
     certificate,
+    cosigned,
     genesis,
     grant,
     lease_request,
@@ -45,6 +50,7 @@ from tests.make_ledger import (
     sealed,
     statement,
     turn_of,
+    witnessed,
 )
 
 replace = msgspec.structs.replace
@@ -265,13 +271,62 @@ def test_open_intervals_are_in_form(opens: tuple[tuple[int, int, int], ...]) -> 
     refused(grant(opens=opens), "turn.open")
 
 
-def test_a_grant_names_a_quorum_of_its_witnesses() -> None:
-    two = (RENTER.public, STRANGER.public)
-    judge(replace(grant(), witnesses=two, quorum=2))
-    refused(replace(grant(), witnesses=two, quorum=3), "grant.witness")
-    refused(replace(grant(), witnesses=two), "grant.witness")
-    refused(replace(grant(), quorum=1), "grant.witness")
-    refused(replace(grant(), witnesses=(two[0], two[0]), quorum=2), "grant.witness")
+def test_a_grant_names_the_witnesses_that_its_request_names_and_no_others() -> None:
+    good = witnessed(grant())
+    judge(good)
+    refused(replace(good, witnesses=THREE[:2]), "grant.witness")
+    refused(replace(good, quorum=3), "grant.witness")
+    refused(replace(good, witnesses=UNSET, quorum=UNSET), "grant.witness")
+    refused(replace(grant(), witnesses=THREE, quorum=2), "grant.witness")
+
+
+def test_a_quorum_is_more_than_half_of_witnesses_that_are_no_parties() -> None:
+    one = THREE[0]
+    judge(witnessed(grant(), of=(one,), quorum=1))
+    refused(witnessed(grant(), of=THREE[:2], quorum=1), "grant.witness")
+    refused(witnessed(grant(), quorum=4), "grant.witness")
+    refused(witnessed(grant(), of=(one, one)), "grant.witness")
+    refused(witnessed(grant(), of=(OWNER.public,), quorum=1), "grant.witness")
+    refused(witnessed(grant(), of=(RENTER.public,), quorum=1), "grant.witness")
+
+
+def test_an_acceptance_shows_what_witnesses_signed_each_once_and_in_order() -> None:
+    by = feed()
+    body = witnessed(grant())
+    granted = by.add(body)
+    signed = cosigned(granted, body)
+
+    def accept(by_whom: Cosigned) -> Accept:
+        return Accept(grant=granted.id, cosigned=by_whom)
+
+    def with_(*cosignings: Cosigning) -> Accept:
+        return accept(replace_cosigned(signed, by=cosignings))
+
+    one, two, three = signed.by
+    judge(accept(signed))
+    judge(with_(two))
+    refused(with_(two, one), "accept.witness")
+    refused(with_(one, one), "accept.witness")
+    refused(with_(Cosigning(one.witness, one.at_ms, one.by * 2)), "accept.witness")
+    refused(with_(Cosigning(one.witness, two.at_ms, two.by)), "accept.witness")
+    refused(with_(Cosigning(three.witness, at(6), three.by)), "accept.witness")
+    refused(Accept(grant=Digest(bytes(32)), cosigned=signed), "accept.witness")
+    refused(accept(replace_cosigned(signed, turns=signed.turns * 2)), "accept.witness")
+    refused(accept(replace_cosigned(signed, owner=STRANGER.public)), "accept.witness")
+
+
+def replace_cosigned(of: Cosigned, **changes: Any) -> Cosigned:
+    fields = {"owner": of.owner, "turns": of.turns, "by": of.by, **changes}
+    return Cosigned(**fields)
+
+
+def test_the_largest_acceptance_fits_its_bound() -> None:
+    turn = CosignedTurn(UNIT, 2**62)
+    one = Cosigning(OWNER.public, Millis(2**62), (Signature(bytes(64)),) * 8)
+    largest = Accept(
+        grant=Digest(bytes(32)), cosigned=Cosigned(OWNER.public, (turn,) * 8, (one,) * 8)
+    )
+    assert len(encode_body(largest)) <= BODY_BYTES_MAX
 
 
 def test_a_release_ends_an_earlier_lease_and_carries_consent_if_it_says_so() -> None:

@@ -6,12 +6,13 @@ from msgspec import UNSET
 from ledger.bodies import Body, encode_body, kind_of, read_body
 from ledger.capability_bodies import CapacityUnit, Challenge, RowAnswer
 from ledger.continuity_bodies import RulesSignal, UnitRow
-from ledger.limits import BODY_BYTES_MAX, CAPACITY_UNITS_MAX, COSIGN_BYTES_MAX, COSIGNS_MAX
+from ledger.limits import BODY_BYTES_MAX, CAPACITY_UNITS_MAX, COSIGNS_MAX
 from ledger.rail_bodies import RailCapture, RailHold, RailVoid
 from ledger.validity import check_body
 from ledger.witness_bodies import Cosign, CosignLog
 from protocol.codec import encode
 from protocol.errors import PeerFault
+from protocol.limits import COSIGN_BYTES_MAX
 from protocol.units import Digest, PublicKey
 from tests.make_evidence import (
     DEVICE,

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.bodies import read_body
+from ledger.checkpoints import CheckpointPart
 from ledger.continuity_bodies import Checkpoint
 from ledger.entry import link_of, read_entry
-from ledger.fold import CheckpointPart
 from ledger.frontier import Frontier
 from ledger.ledger import Ledger, Taken
 from ledger.pruning import Pruned, is_complete

@@ -1,19 +1,29 @@
 """How far a renter may run up a debt, before a lease is given and while it runs."""
 
+from typing import Any
+
+import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from ledger.bodies import Statement
 from ledger.ledger import Ledger
+from ledger.rail_bodies import RailHold
 from p2pnode.credit_line import CreditLine, Terms
 from p2pnode.quantities import Money
+from p2pnode.rails import tell
 from protocol.lease import LeaseRequest
+from protocol.rail import RailReceipt
 from protocol.rules import BUNDLE
 from protocol.units import Digest, Micros, Millis, MillisSpan, PublicKey
+from protocol.wire import unpack
+from tests.make_evidence import sealed_receipt
 from tests.make_ledger import (
     HOUR,
+    NET,
     OWNER,
     RENTER,
+    STRANGER,
     UNIT,
     UNIT2,
     Feed,
@@ -21,6 +31,7 @@ from tests.make_ledger import (
     lease_request,
     opened_ledger,
     sealed,
+    signer,
     statement,
 )
 
@@ -32,7 +43,13 @@ DAY = 24 * HOUR
 class Owner:
     """An owner's ledger, its policy, and what would come from elsewhere."""
 
-    def __init__(self, newcomer: Money | None = None, *, billing: int = DAY) -> None:
+    def __init__(
+        self,
+        newcomer: Money | None = None,
+        *,
+        billing: int = DAY,
+        rails: tuple[PublicKey, ...] = (),
+    ) -> None:
         self.ledger: Ledger = opened_ledger()
         self.time = at(0)
         self.trust = 0
@@ -40,7 +57,7 @@ class Owner:
         self.over: dict[Digest, None] = {}
         self.line = CreditLine(
             ledger=self.ledger,
-            terms=Terms(billing_ms=MillisSpan(billing), newcomer=newcomer),
+            terms=Terms(billing_ms=MillisSpan(billing), newcomer=newcomer, rails=rails),
             credit=self.credit,
             metered=lambda lease: Micros(self.meter.get(lease, 0)),
             is_over=lambda lease: lease in self.over,
@@ -166,3 +183,88 @@ def test_what_is_stated_of_a_lease_that_goes_on_is_owed_once() -> None:
     assert owner.refuses(hours(1, unit=UNIT2, nonce=1)) is not None
     owner.over[granted.id] = None
     assert owner.refuses(hours(1, unit=UNIT2, nonce=1)) is None
+
+
+RAIL = signer(9)
+
+
+def held(lease: Digest, amount: int = 100_000, **changes: Any) -> bytes:
+    """A hold of the renter's money for us, by RAIL, which is over at 5,000."""
+    fields = {
+        "lease": lease,
+        "amount_micro": Micros(amount),
+        "expires_ms": at(5_000),
+        "simulated": UNSET,
+        **changes,
+    }
+    return sealed_receipt(**fields)
+
+
+def with_hold(rails: tuple[PublicKey, ...] = (RAIL.public,)) -> tuple[Owner, Digest, int]:
+    """An owner with a lease, and what its renter may owe without any hold."""
+    owner = Owner(rails=rails)
+    lease = owner.ledger.grant(sealed(hours(1)), at(0)).id
+    return owner, lease, owner.line.limit(RENTER.public, hours(1))
+
+
+def limit(owner: Owner) -> int:
+    return owner.line.limit(RENTER.public, hours(1))
+
+
+def test_a_live_hold_of_a_trusted_rail_adds_to_what_a_renter_may_owe() -> None:
+    owner, lease, before = with_hold()
+    tell(owner.ledger, held(lease), at(0))
+    assert limit(owner) == before + 100_000
+    owner.time = at(4_999)
+    assert limit(owner) == before + 100_000
+    owner.time = at(5_000)
+    assert limit(owner) == before
+
+
+def test_it_counts_whoever_of_the_two_tells_of_it_and_once() -> None:
+    owner, lease, before = with_hold()
+    renter = Feed(RENTER)
+    owner.ledger.ingest(renter.open().raw)
+    owner.ledger.ingest(renter.add(RailHold(receipt=held(lease))).raw)
+    assert limit(owner) == before + 100_000
+    tell(owner.ledger, held(lease), at(0))
+    assert limit(owner) == before + 100_000
+
+
+def test_a_hold_counts_as_far_as_its_lease_can_cost() -> None:
+    owner, lease, before = with_hold()
+    tell(owner.ledger, held(lease, 10 * PRICE), at(0))
+    assert limit(owner) == before + PRICE
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"simulated": "yes"},
+        {"money": "EUR"},
+        {"payer": STRANGER.public},
+        {"payer": OWNER.public, "payee": RENTER.public},
+        {"lease": Digest(bytes(32))},
+    ],
+    ids=["simulated", "other money", "another payer", "the other way", "another lease"],
+)
+def test_other_holds_count_nothing(changes: dict[str, Any]) -> None:
+    owner, lease, before = with_hold()
+    tell(owner.ledger, held(changes.pop("lease", lease), **changes), at(0))
+    assert limit(owner) == before
+
+
+def test_a_rail_that_the_owner_does_not_trust_counts_nothing() -> None:
+    owner, lease, before = with_hold(rails=(STRANGER.public,))
+    tell(owner.ledger, held(lease), at(0))
+    assert limit(owner) == before
+
+
+@pytest.mark.parametrize("act", ["capture", "void"])
+def test_a_hold_that_has_ended_counts_nothing(act: str) -> None:
+    owner, lease, before = with_hold()
+    raw = held(lease)
+    tell(owner.ledger, raw, at(0))
+    hold = unpack(raw, NET, RailReceipt).digest
+    tell(owner.ledger, held(lease, act=act, hold=hold), at(0))
+    assert limit(owner) == before

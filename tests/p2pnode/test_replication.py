@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from ledger.bodies import Accept
 from ledger.entry import Entry
 from ledger.guard import MemoryGuard
 from ledger.leveldb_store import open_leveldb
@@ -17,10 +18,11 @@ from p2pnode.replication.conduct import (
     STRANGERS_PER_S,
     Conduct,
 )
+from p2pnode.replication.conversation import cost_of
 from p2pnode.replication.replication import ROUND_S
 from protocol.errors import Unavailable
 from protocol.units import PublicKey
-from tests.make_ledger import Feed, ledger, signer, statement
+from tests.make_ledger import RENTER, Feed, cosigned, ledger, signer, statement, witnessed_lease
 from tests.make_replication import Member, Town, peer
 from tests.make_sync import feed_of
 
@@ -375,3 +377,13 @@ async def test_replicas_on_disk_agree_and_remember(
     reopened = ledger(signer(2), store=again)
     assert sorted(entry.id for entry in reopened._records.all_entries()) == kept
     again.close()
+
+
+def test_an_acceptance_is_charged_by_the_signatures_in_it() -> None:
+    granted, body = witnessed_lease()
+    feed = Feed(RENTER)
+    opener = feed.open()
+    plain = feed.add(Accept(grant=granted.id))
+    shown = feed.add(Accept(grant=granted.id, cosigned=cosigned(granted, body)))
+    assert cost_of((opener, plain, granted)) == 3
+    assert cost_of((shown,)) == 2

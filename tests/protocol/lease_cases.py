@@ -41,6 +41,34 @@ def take_cases() -> list[Case]:
     ]  # fmt: skip
 
 
+def witness_cases() -> list[Case]:
+    """The question `witness.cosign` and the answers to it."""
+    seal = bytes(64)
+    yes = {"at_ms": NOW, "by": [seal, seal]}
+    no = {"item": bytes(104), "by": seal}
+
+    def asked(name: str, rule: str | None, grant: bytes) -> Case:
+        return case(name, encode_plain({"grant": grant}), rule, "witness-ask", 262_144)
+
+    def said(name: str, rule: str | None, /, **fields: Any) -> Case:
+        return case(name, encode_plain(fields), rule, "witness-answer", 262_144)
+
+    return [
+        asked("a grant", None, bytes(500)),
+        asked("a grant as long as allowed", None, bytes(16_384)),
+        asked("a grant that is too long", "codec.shape", bytes(16_385)),
+        said("signatures for two turns", None, yes=yes),
+        said("no signature", "codec.shape", yes={**yes, "by": []}),
+        said("nine signatures", "codec.shape", yes={**yes, "by": [seal] * 9}),
+        said("signatures at no time", "codec.shape", yes={**yes, "at_ms": 0}),
+        said("another item", None, no=no),
+        said("another item and its grant", None, no={**no, "grant": bytes(500)}),
+        said("an item that is too long", "codec.shape", no={**no, "item": bytes(129)}),
+        said("neither yes nor no to a witness", "codec.shape"),
+        said("yes and no to a witness", "codec.shape", yes=yes, no=no),
+    ]
+
+
 def stream_cases() -> list[Case]:
     """The frames of `/p2pnode/lease/1`."""
     seal = Signature(bytes(64))

@@ -227,6 +227,8 @@ def request_cases() -> list[Case]:
         "job": (bytes(33),),
         "nonce": (bytes(17),),
         "lapse_ms": (-1,),
+        "witnesses": ((), (bytes(31),), (bytes(32),) * 9),
+        "quorum": (0, 9),
     })  # fmt: skip
 
     def rule(name: str, rule: str | None, now: int = NOW, **changes: Any) -> Case:
@@ -237,7 +239,18 @@ def request_cases() -> list[Case]:
     twice = (UnitTurn(unit=one, ctr=0), UnitTurn(unit=one, ctr=1))
     once = (UnitTurn(unit=one, ctr=0), UnitTurn(unit=other, ctr=0))
     start = NOW + 1_000
+    three = tuple(make.signer(number).public for number in (61, 62, 63))
     rules = [
+        rule("two of three witnesses", None, witnesses=three, quorum=2),
+        rule("three of three witnesses", None, witnesses=three, quorum=3),
+        rule("one of one witness", None, witnesses=three[:1], quorum=1),
+        rule("half of the witnesses", "request.witnesses", witnesses=three[:2], quorum=1),
+        rule("more than all witnesses", "request.witnesses", witnesses=three, quorum=4),
+        rule("witnesses without a quorum", "request.witnesses", witnesses=three),
+        rule("a quorum without witnesses", "request.witnesses", quorum=1),
+        rule("a witness twice", "request.witnesses", witnesses=three[:1] * 2, quorum=2),
+        rule("the owner a witness", "request.witnesses", witnesses=(FEED.public,), quorum=1),
+        rule("the renter a witness", "request.witnesses", witnesses=(RENTER.public,), quorum=1),
         rule("to another owner", "request.owner", owner=STRANGER.public),
         rule("two units", None, units=once),
         rule("a unit twice", "request.units", units=twice),

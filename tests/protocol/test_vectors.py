@@ -54,6 +54,7 @@ from protocol.units import (
     Signature,
 )
 from protocol.wire import unpack
+from protocol.witness import WitnessAnswer, WitnessAsk
 from tests.vectors import FOLDER, text_of, vectors
 
 Case = dict[str, Any]
@@ -74,6 +75,8 @@ SHAPES: dict[str, type[Wire]] = {
     "own-offers": OwnOffers,
     "take": Take,
     "reply": Reply,
+    "witness-ask": WitnessAsk,
+    "witness-answer": WitnessAnswer,
     "open": Open,
     "part": Part,
     "cosign-ask": CosignAsk,
@@ -166,6 +169,7 @@ def judge_request(case: Case) -> None:
     check_request(
         sealed.body,
         owner=PublicKey(raw(case, "owner")),
+        renter=sealed.signer,
         now=Millis(case["now"]),
         skew=MillisSpan(case["skew"]),
     )
@@ -183,6 +187,7 @@ JUDGES: dict[str, Callable[[Case], None]] = {
     "refusal": judge_refusal,
     "auction": judge_auction,
     "take": judge_shape,
+    "witness": judge_shape,
     "job": judge_job,
     "tick": judge_tick,
     "outcome": judge_outcome,
