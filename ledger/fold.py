@@ -286,10 +286,7 @@ class State:
         self._forks[feed] = min(seq, self._forks.get(feed, seq))
 
     def apply(self, entry: Entry) -> None:
-        """Adds what an accepted entry says; entries of unknown kinds say nothing.
-
-        Raises PeerFault if the entry was not judged before.
-        """
+        """Adds what an entry says that was judged; one of an unknown kind says nothing."""
         self.add(entry, read_body(entry.draft))
 
     def add(self, entry: Entry, body: Body | None) -> None:

@@ -118,7 +118,7 @@ async def _walk(steps: list[Step]) -> None:
     deal = Deal()
     for what, n in steps:
         match what:
-            case "tick" if len(deal.ticks) < 8:
+            case "tick" if len(deal.ticks) < 7:  # Of the hour that the lease lasts.
                 deal.tick()
             case "cosign":
                 await deal.cosign(n)
