@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from testnet.bench import ledger_append, ledger_credit, ledger_ingest, ledger_sync
+from testnet.bench import (
+    ledger_append,
+    ledger_credit,
+    ledger_forks,
+    ledger_ingest,
+    ledger_sync,
+)
 from testnet.bench.report import Bar, Figures, Report, machine
 from testnet.bench.timing import Measured
 
@@ -22,6 +28,7 @@ PARTS: Final[dict[str, Callable[[Path, int], Measured]]] = {
     "loopback": ledger_sync.measure_loopback,
     "sets": ledger_sync.measure_sets,
     "credit": ledger_credit.measure_max_flow,
+    "forks": ledger_forks.measure_forks,
 }
 """Name -> measures in a folder on the disk, in so many rounds."""
 

@@ -138,7 +138,7 @@ def test_sybils_with_wash_trades_get_no_more_than_was_really_traded(sybils: int)
     st.lists(st.tuples(st.integers(0, 49), st.integers(0, 49), st.integers(1, 10**6)), max_size=30),
     st.lists(st.integers(0, 60), min_size=1, max_size=12),
 )
-def test_a_coalition_gets_no_more_credit_in_all_than_its_edges_to_honest_peers_weigh(
+def test_i9_a_coalition_gets_no_more_credit_in_all_than_its_edges_to_honest_peers_weigh(
     seed: int,
     attacks: list[tuple[int, int, int]],
     inside: list[tuple[int, int, int]],
@@ -157,7 +157,7 @@ def test_a_coalition_gets_no_more_credit_in_all_than_its_edges_to_honest_peers_w
 
 
 @given(st.integers(0, 10**6), st.integers(0, 200), st.integers(1, 30), st.integers(0, 30))
-def test_a_coalition_is_believed_no_more_in_all_than_its_edges_to_honest_peers_weigh(
+def test_i9_a_coalition_is_believed_no_more_in_all_than_its_edges_to_honest_peers_weigh(
     seed: int, real: int, done: int, failed: int
 ) -> None:
     subject, sybils = 500, range(FIRST_SYBIL, FIRST_SYBIL + 50)
