@@ -5,7 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from protocol.advert import Advert, Host, Surcharge, TierAsk
-from protocol.auction import Bid, Need, Refusal, Rfq, Take
+from protocol.auction import Bid, BidCommit, BidReveal, Need, Refusal, Rfq, Take, hidden_bid
 from protocol.certificate import Certificate, sign_certificate
 from protocol.codec import decode, encode
 from protocol.genesis import Bounds, Genesis, net_of
@@ -13,6 +13,8 @@ from protocol.hello import Hello
 from protocol.job import Input, Job, JobLimits, digest_of_job
 from protocol.lease import LeaseRequest, Terms, UnitTurn, charge, digest_of_terms
 from protocol.limits import AUCTION_BYTES_MAX
+from protocol.payment import PaymentReference, reference_of
+from protocol.rail import RailReceipt
 from protocol.scoring import AuctionRecord, Heard, order_of
 from protocol.signing import Signer, digest, peer_id_of
 from protocol.tick import ArchiveName, Outcome, Tick
@@ -185,6 +187,18 @@ def bid(**changes: Any) -> Bid:
     )
 
 
+def bid_commit(**changes: Any) -> BidCommit:
+    hidden = hidden_bid(NONCE, pack(bid(), signer=FEED, net=NET))
+    made = BidCommit(rfq=digest("rfq", encode(rfq())), hidden=hidden, issued_ms=NOW)
+    return replace(made, **changes)
+
+
+def bid_reveal(**changes: Any) -> BidReveal:
+    named = digest("bid-commit", encode(bid_commit()))
+    made = BidReveal(commit=named, bid=pack(bid(), signer=FEED, net=NET), salt=NONCE)
+    return replace(made, **changes)
+
+
 def refusal(**changes: Any) -> Refusal:
     return replace(
         Refusal(
@@ -291,6 +305,33 @@ def outcome(**changes: Any) -> Outcome:
         ),
         **changes,
     )
+
+
+def payment(**changes: Any) -> PaymentReference:
+    made = PaymentReference(
+        renter=RENTER.public,
+        money="TEST",
+        payout="account 12 at the bank of tests",
+        reference=reference_of(FEED.public, RENTER.public, "TEST"),
+        issued_ms=NOW,
+    )
+    return replace(made, **changes)
+
+
+def rail_receipt(**changes: Any) -> RailReceipt:
+    made = RailReceipt(
+        rail="test",
+        act="hold",
+        lease=Digest(b"l" * 32),
+        payer=RENTER.public,
+        payee=FEED.public,
+        amount_micro=Micros(780_000),
+        money="TEST",
+        issued_ms=NOW,
+        expires_ms=Millis(NOW + DAY),
+        simulated="yes",
+    )
+    return replace(made, **changes)
 
 
 def heard(ask: int = 390_000, *, reliability_ppm: int = 1_000_000, turn: int = 1) -> Heard:

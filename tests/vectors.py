@@ -42,6 +42,14 @@ from tests.protocol.lease_cases import (
     witness_cases,
 )
 from tests.protocol.message_cases import advert_cases, hello_cases, request_cases
+from tests.protocol.money_cases import (
+    commit_cases,
+    hidden_vectors,
+    payment_cases,
+    rail_cases,
+    reference_vectors,
+    reveal_cases,
+)
 
 FOLDER: Final = Path(__file__).parent.parent / "protocol" / "vectors"
 
@@ -160,6 +168,8 @@ def vectors() -> dict[str, dict[str, Any]]:
         "hello": {"cases": hello_cases()},
         "rfq": {"genesis": encode(make.GENESIS).hex(), "cases": rfq_cases()},
         "bid": {"cases": bid_cases()},
+        "bid-commit": {"net": net, "cases": commit_cases(), "hidden": hidden_vectors()},
+        "bid-reveal": {"net": net, "cases": reveal_cases()},
         "refusal": {"net": net, "cases": refusal_cases()},
         "auction": {
             "net": net,
@@ -172,6 +182,8 @@ def vectors() -> dict[str, dict[str, Any]]:
         "job": {"cases": job_cases(), "sealed": sealed_job_vectors(), "weak_keys": weak_keys()},
         "tick": tick_vectors(),
         "outcome": {"net": net, "cases": outcome_cases()},
+        "payment": {"net": net, "cases": payment_cases(), "references": reference_vectors()},
+        "rail": {"net": net, "cases": rail_cases()},
         "lease-stream": {"cases": stream_cases()},
         "lease-request": {
             "net": net,

@@ -22,8 +22,8 @@ CODE = "".join(
     for path in sorted((ROOT / folder).rglob("*.py"))
 )
 PURE = (
-    "advert", "auction", "bid", "certificate", "codec", "hello", "job", "refusal", "request",
-    "rfq", "seal", "tick",
+    "advert", "auction", "bid", "certificate", "codec", "hello", "job", "rail", "refusal",
+    "request", "rfq", "seal", "tick",
 )  # fmt: skip
 """Rules of the protocol itself, for which there are vectors."""
 
@@ -62,6 +62,10 @@ def test_sections_that_docstrings_cite_exist() -> None:
 def test_the_sizes_of_kinds_are_those_of_the_code(kind: str) -> None:
     [size_max] = [size for name, size in KINDS.values() if name == kind]
     assert f"| `{kind}` | {size_max:,} |" in SPEC
+
+
+def test_there_are_vectors_for_every_sealed_kind() -> None:
+    assert {kind for kind, _ in KINDS.values()} <= {path.stem for path in FOLDER.glob("*.json")}
 
 
 @pytest.mark.parametrize("shape", shapes(), ids=lambda shape: shape.__name__)

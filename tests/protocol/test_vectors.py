@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 
 from protocol.advert import Advert, check_advert
-from protocol.auction import Bid, Refusal, Reply, Rfq, Take, check_rfq
+from protocol.auction import (
+    Bid,
+    BidCommit,
+    BidReveal,
+    Refusal,
+    Reply,
+    Rfq,
+    Take,
+    check_rfq,
+    hidden_bid,
+)
 from protocol.certificate import check_in_force, read_certificate
 from protocol.codec import Wire, decode, encode
 from protocol.errors import PeerFault
@@ -30,6 +40,8 @@ from protocol.offers import (
     root_of,
     supersedes,
 )
+from protocol.payment import PaymentReference, reference_of
+from protocol.rail import RailReceipt, check_rail_receipt
 from protocol.rules import RULES, RULES_DIGEST
 from protocol.scoring import (
     AuctionRecord,
@@ -107,22 +119,20 @@ def judge_advert(case: Case) -> None:
     genesis = read_genesis(raw(case, "genesis"))
     net = net_of(genesis)
     sealed = unpack(raw(case), net, Advert)
-    check_advert(
-        sealed.body, signer=sealed.signer, genesis=genesis, net=net, now=Millis(case["now"])
-    )
+    now = Millis(case["now"])
+    check_advert(sealed.body, signer=sealed.signer, genesis=genesis, net=net, now=now)
 
 
 def judge_hello(case: Case) -> None:
-    hello = decode(raw(case), Hello, size_max=HELLO_BYTES_MAX)
-    net = NetId(raw(case, "net"))
+    hello, net = decode(raw(case), Hello, size_max=HELLO_BYTES_MAX), NetId(raw(case, "net"))
     check_hello(hello, remote=PeerId(raw(case, "remote")), net=net, now=Millis(case["now"]))
 
 
 def judge_rfq(case: Case) -> None:
     genesis = read_genesis(raw(FILES["rfq"], "genesis"))
-    sealed = unpack(raw(case), net_of(genesis), Rfq)
-    now = Millis(case["now"])
-    check_rfq(sealed.body, owner=PublicKey(raw(case, "owner")), genesis=genesis, now=now)
+    body = unpack(raw(case), net_of(genesis), Rfq).body
+    owner, now = PublicKey(raw(case, "owner")), Millis(case["now"])
+    check_rfq(body, owner=owner, genesis=genesis, now=now)
 
 
 def judge_bid(case: Case) -> None:
@@ -139,6 +149,10 @@ def judge_refusal(case: Case) -> None:
         owner=PublicKey(raw(case, "owner")),
         renter=PublicKey(raw(case, "renter")),
     )
+
+
+def judge_rail(case: Case) -> None:
+    check_rail_receipt(unpack(raw(case), NetId(raw(FILES["rail"], "net")), RailReceipt).body)
 
 
 def judge_auction(case: Case) -> None:
@@ -160,19 +174,19 @@ def judge_tick(case: Case) -> None:
     check_tick(sealed.body, request, before=before, now=now, skew=skew)
 
 
-def judge_outcome(case: Case) -> None:
-    unpack(raw(case), NetId(raw(FILES["outcome"], "net")), Outcome)
+def judge_seal(name: str, shape: type[Wire]) -> Callable[[Case], None]:
+    """Of what has no rules beyond its seal and its fields."""
+
+    def judge(case: Case) -> None:
+        unpack(raw(case), NetId(raw(FILES[name], "net")), shape)
+
+    return judge
 
 
 def judge_request(case: Case) -> None:
     sealed = unpack(raw(case), NetId(raw(FILES["lease-request"], "net")), LeaseRequest)
-    check_request(
-        sealed.body,
-        owner=PublicKey(raw(case, "owner")),
-        renter=sealed.signer,
-        now=Millis(case["now"]),
-        skew=MillisSpan(case["skew"]),
-    )
+    owner, now, skew = PublicKey(raw(case, "owner")), Millis(case["now"]), MillisSpan(case["skew"])
+    check_request(sealed.body, owner=owner, renter=sealed.signer, now=now, skew=skew)
 
 
 JUDGES: dict[str, Callable[[Case], None]] = {
@@ -185,12 +199,16 @@ JUDGES: dict[str, Callable[[Case], None]] = {
     "rfq": judge_rfq,
     "bid": judge_bid,
     "refusal": judge_refusal,
+    "bid-commit": judge_seal("bid-commit", BidCommit),
+    "bid-reveal": judge_seal("bid-reveal", BidReveal),
     "auction": judge_auction,
     "take": judge_shape,
     "witness": judge_shape,
     "job": judge_job,
     "tick": judge_tick,
-    "outcome": judge_outcome,
+    "outcome": judge_seal("outcome", Outcome),
+    "payment": judge_seal("payment", PaymentReference),
+    "rail": judge_rail,
     "lease-stream": judge_shape,
     "lease-request": judge_request,
 }
@@ -345,6 +363,14 @@ def test_bids_are_ranked_as_the_vectors_say(case: Case) -> None:
 def test_expected_costs_are_those_of_the_vectors(case: Case) -> None:
     bid = unpack(raw(case, "bid"), NetId(raw(FILES["auction"], "net")), Bid).body
     assert expected_cost(bid, reliability_ppm=case["reliability_ppm"]) == case["micro"]
+
+
+def test_what_hides_a_bid_and_names_an_account_is_as_the_vectors_say() -> None:
+    for row in FILES["bid-commit"]["hidden"]:
+        assert hidden_bid(raw(row, "salt"), raw(row, "bid")).hex() == row["hidden"]
+    for row in FILES["payment"]["references"]:
+        owner, renter = PublicKey(raw(row, "owner")), PublicKey(raw(row, "renter"))
+        assert reference_of(owner, renter, row["money"]) == row["reference"]
 
 
 def test_the_rules_bundle_is_that_of_the_vectors() -> None:
