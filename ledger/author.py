@@ -9,7 +9,7 @@ from ledger.bodies import Accept, Body, Grant, Statement, encode_body, kind_of, 
 from ledger.calendar import check_innocent, self_accusing
 from ledger.contradictions import contradictions_with, stands_alone
 from ledger.entry import Draft, Entry, Link, check_place, draft_entry, link_of, seal
-from ledger.guard import Guard, recovery_fault
+from ledger.guard import FORK_CURE, Guard, recovery_fault
 from ledger.holdings import Holdings
 from ledger.limits import BODY_BYTES_MAX
 from ledger.records import put_answer, put_entry, put_head
@@ -148,7 +148,7 @@ class Author:
         except LocalFault as fault:
             return fault
         if self._held.state.fork_of(self._feed) is not None:
-            return LocalFault("Our feed is forked and cannot be continued.", "start a new feed")
+            return LocalFault("Our feed is forked and cannot be continued.", FORK_CURE)
         head = self._held.head(self._feed)
         stored = None
         if held is not None and head is not None and held.header.seq <= head.seq:

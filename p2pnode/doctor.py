@@ -133,7 +133,7 @@ def _stored(home: Home) -> Finding:
     with closing(open_leveldb(str(home.ledger))) as store:
         ledger = open_ledger(
             store=store,
-            guard=open_file_guard(home.guard / "feed", net),
+            guard=open_file_guard(home.feed_guard, net),
             signer=identity.feed,
             net=net,
             uuid=os.urandom(16),

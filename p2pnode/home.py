@@ -72,6 +72,11 @@ class Home:
         return self.data_dir / "feed-is-new"
 
     @property
+    def succession(self) -> Path:
+        """What our feed says of the one that it follows, signed by the root key."""
+        return self.data_dir / "succession.cbor"
+
+    @property
     def incarnation(self) -> Path:
         """The number of the latest start, in decimal."""
         return self.data_dir / "incarnation"
@@ -85,6 +90,11 @@ class Home:
     def guard(self) -> Path:
         """What keeps a restored database from forking our feed, so it is never inside `ledger`."""
         return self.data_dir / "guard"
+
+    @property
+    def feed_guard(self) -> Path:
+        """The guard of the feed that we write."""
+        return self.guard / "feed"
 
     @property
     def jobs(self) -> Path:

@@ -1,19 +1,21 @@
 """Who this node is: four keys and the certificate that ties them together, kept in its home.
 
-A key is made once and never written over. The root key may be kept elsewhere: without it the node
-runs as long as its certificate holds.
+A key is made once and never lost: the key of a feed that was given up stays beside the new one.
+The root key may be kept elsewhere: without it the node runs as long as its certificate holds.
 """
 
 import logging
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from nacl.public import PrivateKey
 
+from ledger.continuity_bodies import Successor
+from ledger.limits import BODY_BYTES_MAX
 from p2pnode.home import (
     Home,
     host_faults,
@@ -28,6 +30,7 @@ from protocol.certificate import (
     read_certificate,
     sign_certificate,
 )
+from protocol.codec import Key, Wire, decode, decode_numbered, encode, encode_numbered
 from protocol.errors import LocalFault, PeerFault
 from protocol.limits import CERTIFICATE_BYTES_MAX
 from protocol.signing import Signer, peer_id_of
@@ -42,10 +45,12 @@ RENEWAL_MS: Final = MillisSpan(30 * _DAY_MS)
 BACKDATING_MS: Final = MillisSpan(3_600_000)
 """So that peers whose clocks are behind ours, by what any genesis allows, accept it at once."""
 KEY_BYTES: Final = 32
+_SUCCESSION_BYTES_MAX: Final = 1_048_576
 
 _ROOT: Final = "root.key"
 _FEED: Final = "feed.key"
-_OTHERS: Final = (_FEED, "peer.key", "x25519.key", "next-feed.key")
+_NEXT: Final = "next-feed.key"
+_OTHERS: Final = (_FEED, "peer.key", "x25519.key", _NEXT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +67,8 @@ class Identity:
     """The key of the feed that follows this one, if it must be given up."""
     certificate: Certificate
     certificate_raw: bytes = field(repr=False)
+    succeeds: tuple[Successor, ...] = ()
+    """What this feed says at its begin of the one that it follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +116,12 @@ def load_identity(home: Home, net: NetId, now: Millis) -> Identity:
 
     With the root key at hand a certificate that is missing, damaged, for another network or other
     keys, or near its end is signed anew.
-    Raises LocalFault if a key is missing, damaged or open to others, or if a certificate is needed
-    and there is no root key.
+    Raises LocalFault if a key is missing, damaged or open to others, if a certificate is needed and
+    there is no root key, or if `advance_feed` was cut short.
     """
     keys = _read_keys(home)
+    if keys.next_feed == keys.feed.public:
+        raise LocalFault("The change to a new feed was cut short.", "p2pnode key rotate")
     raw = read_if_there(home.certificate, size_max=CERTIFICATE_BYTES_MAX)
     certificate, why = _judged(raw, keys, net, now)
     if certificate is None or why:
@@ -136,6 +145,7 @@ def load_identity(home: Home, net: NetId, now: Millis) -> Identity:
         next_feed=keys.next_feed,
         certificate=certificate,
         certificate_raw=raw,
+        succeeds=_succession(home, keys.feed.public),
     )
 
 
@@ -190,6 +200,55 @@ def _renewed(
     return sign_certificate(certificate, root=root, feed=keys.feed, peer=keys.peer)
 
 
+class _Succession(Wire, frozen=True, kw_only=True):
+    """The file of what a feed says of the one that it follows."""
+
+    feed: Key
+    """The new one."""
+    bodies: tuple[bytes, ...]
+    """Of SUCCESSOR entries."""
+
+
+def keep_succession(home: Home, feed: PublicKey, said: Sequence[Successor]) -> None:
+    """Once `feed` is ours, this is what it says at its begin. Raises LocalFault."""
+    bodies = tuple(encode_numbered(each) for each in said)
+    write_durably(home.succession, encode(_Succession(feed=feed, bodies=bodies)))
+
+
+def _succession(home: Home, feed: PublicKey) -> tuple[Successor, ...]:
+    raw = read_if_there(home.succession, size_max=_SUCCESSION_BYTES_MAX)
+    if raw is None:
+        return ()
+    try:
+        kept = decode(raw, _Succession, size_max=_SUCCESSION_BYTES_MAX)
+        if kept.feed != feed:
+            return ()
+        return tuple(
+            decode_numbered(body, Successor, size_max=BODY_BYTES_MAX) for body in kept.bodies
+        )
+    except PeerFault as fault:
+        raise LocalFault(f"{home.succession} is damaged.", "restore it from a backup") from fault
+
+
+def advance_feed(home: Home, random_bytes: Callable[[int], bytes]) -> None:
+    """The key of the next feed becomes that of ours, and there is another for the next.
+
+    The old one stays, under a name of its own. To be called again after a crash: until it has come
+    to its end `load_identity` refuses. Raises LocalFault.
+    """
+    feed, following = (_needed_key(home, name) for name in (_FEED, _NEXT))
+    if feed != following:
+        write_durably(home.keys / f"feed-{Signer(feed).public.hex()[:16]}.key", feed)
+        write_durably(home.new_feed, Signer(following).public.hex().encode())
+        write_durably(home.keys / _FEED, following)
+    write_durably(home.keys / _NEXT, random_bytes(KEY_BYTES))
+
+
+def is_cut_short(home: Home) -> bool:
+    """Whether `advance_feed` must be called again. Raises LocalFault."""
+    return _needed_key(home, _FEED) == _needed_key(home, _NEXT)
+
+
 def is_feed_new(home: Home, feed: PublicKey) -> bool:
     """Whether nothing was ever signed with the key of this feed, which was made in this home.
 
@@ -218,16 +277,7 @@ def _make_key(home: Home, name: str, random_bytes: Callable[[int], bytes]) -> No
 
 def _read_keys(home: Home) -> _Keys:
     root = _read_key(home.keys / _ROOT)
-    secrets = []
-    for name in _OTHERS:
-        secret = _read_key(home.keys / name)
-        if secret is None:
-            raise LocalFault(
-                f"{home.keys / name} is missing.",
-                "restore it from a backup; on a new node run p2pnode init",
-            )
-        secrets.append(secret)
-    feed, peer, x25519, next_feed = secrets
+    feed, peer, x25519, next_feed = (_needed_key(home, name) for name in _OTHERS)
     return _Keys(
         root=None if root is None else Signer(root),
         feed=Signer(feed),
@@ -235,6 +285,16 @@ def _read_keys(home: Home) -> _Keys:
         x25519_secret=x25519,
         next_feed=Signer(next_feed).public,
     )
+
+
+def _needed_key(home: Home, name: str) -> bytes:
+    secret = _read_key(home.keys / name)
+    if secret is None:
+        raise LocalFault(
+            f"{home.keys / name} is missing.",
+            "restore it from a backup; on a new node run p2pnode init",
+        )
+    return secret
 
 
 def _read_key(path: Path) -> bytes | None:

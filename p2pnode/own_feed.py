@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
+from ledger.bodies import Body
 from ledger.bodies import Genesis as FeedGenesis
 from ledger.guard import Guard
 from ledger.ledger import Ledger, open_ledger
@@ -28,32 +29,34 @@ def open_own_feed(
     now: Millis,
     random_bytes: Callable[[int], bytes],
 ) -> Ledger:
-    """The ledger. Of a feed that is new, never signed for anywhere, the first entry is written.
+    """The ledger. Of a feed that is new, of which nothing has left, the begin is written.
 
     A ledger that must be recovered first opens too, and refuses to write. Raises LocalFault.
     """
     ledger = open_ledger(
         store=store, guard=guard, signer=identity.feed, net=net, uuid=random_bytes(16)
     )
-    if is_new and ledger.head(ledger.feed) is None and ledger.fault() is None:
+    if is_new and ledger.fault() is None:
         begin_own_feed(ledger, identity, now, incarnation=incarnation)
         note_closed(ledger, cabinet)
     return ledger
 
 
 def begin_own_feed(ledger: Ledger, identity: Identity, now: Millis, *, incarnation: int) -> None:
-    """Write the first entry of ours, which carries our certificate. Raises as `Ledger.append`.
+    """Write the first entry of ours, which carries our certificate, and which feed it follows.
 
     Only where none was ever written, or nobody is left who has one: a second one forks the feed.
+    After a crash it goes on where it was. Raises as `Ledger.append`.
     """
-    ledger.append(
-        FeedGenesis(
-            certificate=identity.certificate_raw,
-            incarnation=incarnation,
-            next_key=digest("next-feed", identity.next_feed),
-        ),
-        now,
+    first = FeedGenesis(
+        certificate=identity.certificate_raw,
+        incarnation=incarnation,
+        next_key=digest("next-feed", identity.next_feed),
     )
+    head = ledger.head(ledger.feed)
+    written = 0 if head is None else head.seq + 1
+    begin: list[Body] = [first, *identity.succeeds]
+    ledger.append_all(begin[written:], now)
 
 
 def note_closed(ledger: Ledger, cabinet: Cabinet) -> None:

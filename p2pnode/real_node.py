@@ -127,7 +127,7 @@ def _open_feed(
         identity,
         net=net,
         store=disk.store(store),
-        guard=disk.guard(open_own_guard(home.guard / "feed", net)),
+        guard=disk.guard(open_own_guard(home.feed_guard, net)),
         cabinet=FileCabinet(home.records),
         incarnation=incarnation,
         is_new=is_feed_new(home, identity.feed.public),

@@ -81,6 +81,8 @@ class Rejoin:
         if self._over.is_set():
             return None
         fault = self._ledger.fault()
+        if fault is not None and self._ledger.state.fork_of(self._ledger.feed) is not None:
+            return f"{fault.what} {fault.cure}"
         if fault is not None:
             why = fault.what
         elif self._head_seq() < 0:

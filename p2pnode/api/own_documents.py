@@ -81,6 +81,27 @@ class AskSetDocument(Struct, frozen=True, kw_only=True):
     applies: str
 
 
+class DueDocument(Struct, frozen=True, kw_only=True):
+    """A sum of money."""
+
+    money: str
+    micro: int
+
+
+class KeyRotateDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode key rotate`; see `succession.Rotation`."""
+
+    schema: str = "p2pnode.key.rotate/1"
+    state: Literal["planned", "done", "finished"]
+    """`finished`: an earlier call was cut short, and the facts were in its output."""
+    old: str | None
+    new: str | None
+    ended: int | None
+    is_forked: bool | None
+    open_leases: int | None
+    due: tuple[DueDocument, ...]
+
+
 class SchemaListDocument(Struct, frozen=True, kw_only=True):
     """`p2pnode schema`."""
 

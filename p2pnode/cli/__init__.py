@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "up": ("p2pnode.cli.node:up", "Run a node here until Ctrl-C."),
     "status": ("p2pnode.cli.node:status", "Show the running node and how it fares."),
     "network": ("p2pnode.cli.network:network", "Found a network, invite to it, join one."),
+    "key": ("p2pnode.cli.key:key", "Change the key that this node signs with."),
     "offer": ("p2pnode.cli.offer:offer", "See what is offered on the network."),
     "run": ("p2pnode.cli.run:run", "Run a program on somebody's GPU and follow it."),
     "job": ("p2pnode.cli.job:job", "Look after jobs: logs, outputs, bids, receipts."),

@@ -69,7 +69,7 @@ def _fill(folder: Path, count: int) -> Filled:
             home.ledger,
             lambda store: open_ledger(
                 store=store,
-                guard=open_own_guard(home.guard / "feed", net),
+                guard=open_own_guard(home.feed_guard, net),
                 signer=identity.feed,
                 net=net,
                 uuid=secrets.token_bytes(16),

@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,29 @@ def document(*arguments: str, code: int = 0) -> Any:
     else:
         arguments = (*arguments, "--json")
     return json.loads(p2pnode(*arguments, code=code))
+
+
+@contextmanager
+def up(home: str, variables: dict[str, str] | None = None) -> Iterator[None]:
+    """A node of this home while the block runs, on loopback and without multicast."""
+    node = subprocess.Popen(
+        [sys.executable, "-m", "p2pnode", "up", "--json", "--home", home],
+        stdout=subprocess.PIPE,
+        env={
+            **os.environ,
+            "P2PNODE_NETWORK__LISTEN": "/ip4/127.0.0.1/tcp/0",
+            "P2PNODE_NETWORK__MDNS": "false",
+            **(variables or {}),
+        },
+    )
+    assert node.stdout is not None
+    try:
+        assert b"p2pnode.up/1" in b"".join(iter(node.stdout.readline, b"}\n"))
+        yield
+    finally:
+        node.terminate()
+        assert node.wait(30) in {0, 130, -15}
+        node.stdout.close()
 
 
 def processes_of(folder: Path) -> list[int]:

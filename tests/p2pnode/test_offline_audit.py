@@ -33,7 +33,7 @@ def founded(folder: Path) -> Home:
             load_identity(home, net, now),
             net=net,
             store=store,
-            guard=open_file_guard(home.guard / "feed", net),
+            guard=open_file_guard(home.feed_guard, net),
             cabinet=MemoryCabinet(),
             incarnation=1,
             is_new=True,

@@ -5,12 +5,9 @@ that it has arrived.
 """
 
 import csv
-import os
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +15,7 @@ import pytest
 
 from p2pnode.execution.docker_image import build_python_image
 from tests.fake_driver import build_fake_nvml
-from tests.live.commands import document, p2pnode
+from tests.live.commands import document, p2pnode, up
 from tests.live.engine.dockerd import Dockerd, dockerd
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
@@ -37,29 +34,6 @@ def settings(daemon: Dockerd, nvml: Path) -> dict[str, str]:
         "LD_LIBRARY_PATH": str(nvml),
         "FAKE_NVML": str(nvml / "state"),
     }
-
-
-@contextmanager
-def up(home: str, variables: dict[str, str]) -> Iterator[None]:
-    """A node of this home while the block runs."""
-    node = subprocess.Popen(
-        [sys.executable, "-m", "p2pnode", "up", "--json", "--home", home],
-        stdout=subprocess.PIPE,
-        env={
-            **os.environ,
-            "P2PNODE_NETWORK__LISTEN": "/ip4/127.0.0.1/tcp/0",
-            "P2PNODE_NETWORK__MDNS": "false",
-            **variables,
-        },
-    )
-    assert node.stdout is not None
-    try:
-        assert b"p2pnode.up/1" in b"".join(iter(node.stdout.readline, b"}\n"))
-        yield
-    finally:
-        node.terminate()
-        assert node.wait(30) in {0, 130, -15}
-        node.stdout.close()
 
 
 def load(daemon: Dockerd, folder: Path) -> str:
