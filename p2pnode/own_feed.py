@@ -14,7 +14,8 @@ from protocol.signing import digest
 from protocol.units import Millis, NetId
 
 _CLOSED: Final = "feed/closed"
-"""The record of an end in order: the id of our head then."""
+"""The record of an end in order: the id of our head then, and the instant in eight bytes."""
+_ID_BYTES: Final = 32
 
 
 def open_own_feed(
@@ -38,7 +39,7 @@ def open_own_feed(
     )
     if is_new and ledger.fault() is None:
         begin_own_feed(ledger, identity, now, incarnation=incarnation)
-        note_closed(ledger, cabinet)
+        note_closed(ledger, cabinet, now)
     return ledger
 
 
@@ -59,19 +60,21 @@ def begin_own_feed(ledger: Ledger, identity: Identity, now: Millis, *, incarnati
     ledger.append_all(begin[written:], now)
 
 
-def note_closed(ledger: Ledger, cabinet: Cabinet) -> None:
-    """From now until `was_closed` nothing is signed: the end is in order. Raises LocalFault."""
+def note_closed(ledger: Ledger, cabinet: Cabinet, now: Millis) -> None:
+    """From now until `closed_at` nothing is signed: the end is in order. Raises LocalFault."""
     head = ledger.head(ledger.feed)
     if head is not None and ledger.fault() is None:
-        cabinet.put(_CLOSED, head.id)
+        cabinet.put(_CLOSED, head.id + now.to_bytes(8, "big"))
 
 
-def was_closed(ledger: Ledger, cabinet: Cabinet) -> bool:
-    """Whether the last life ended in order, with the head that is here; asked once in each life.
+def closed_at(ledger: Ledger, cabinet: Cabinet) -> Millis | None:
+    """When the last life ended in order, with the head that is here; asked once in each life.
 
-    Raises LocalFault.
+    None if it did not. Raises LocalFault.
     """
     head = ledger.head(ledger.feed)
-    closed_at = cabinet.get(_CLOSED)
+    record = cabinet.get(_CLOSED) or b""
     cabinet.remove(_CLOSED)
-    return head is not None and closed_at == head.id
+    if head is None or record[:_ID_BYTES] != head.id or len(record) != _ID_BYTES + 8:
+        return None
+    return Millis(int.from_bytes(record[_ID_BYTES:], "big"))

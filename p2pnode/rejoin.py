@@ -17,10 +17,10 @@ from p2pnode.accounts import certificate_in
 from p2pnode.cabinet import Cabinet
 from p2pnode.clock import WallClock
 from p2pnode.network.exchange import Handler
-from p2pnode.own_feed import note_closed, was_closed
+from p2pnode.own_feed import closed_at, note_closed
 from protocol.certificate import read_certificate
 from protocol.errors import LocalFault, PeerFault, Unavailable
-from protocol.units import Millis, PeerId, PublicKey
+from protocol.units import Millis, MillisSpan, PeerId, PublicKey
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +34,10 @@ than renters wait for an owner that was lost.
 """
 FEW_ANSWERS_S: Final = 600
 """The guard is lost, and fewer than enough have answered in all this time: a small network."""
+ORDERLY_MS: Final = MillisSpan(600_000)
+"""So long an end in order is believed. A home that was restored whole, from a backup or a snapshot
+of the machine, ended in order too, and others may have newer entries of its feed.
+"""
 ASK_S: Final = 120
 POLL_S: Final = 0.25
 RETRY_S: Final = 2
@@ -72,6 +76,7 @@ class Rejoin:
         self._asking: dict[PeerId, None] = {}
         self._counterparties: list[PeerId | None] = []
         """None for one of whom we only know the feed."""
+        self._is_long_ago = False
         self._since_s = 0.0
         self._seq = -1
 
@@ -87,6 +92,8 @@ class Rejoin:
             why = fault.what
         elif self._head_seq() < 0:
             why = "The store and the guard of our feed are gone."
+        elif self._is_long_ago:
+            why = "The last end was long ago; this may be an older copy of our home."
         else:
             why = "The last end was not in order."
         return f"{why} Others are asked for our own feed; {len(self._answered)} have answered."
@@ -106,16 +113,21 @@ class Rejoin:
 
     def begin(self) -> None:
         """Find out whether anything must be asked. Raises LocalFault if our disk fails."""
-        is_in_order = was_closed(self._ledger, self._cabinet)
-        if is_in_order and self._ledger.fault() is None:
+        closed = closed_at(self._ledger, self._cabinet)
+        if closed is None or self._ledger.fault() is not None:
+            return
+        # An end that is yet to come, by a clock that was set back, says nothing either.
+        if 0 <= self._clock.now() - closed <= ORDERLY_MS:
             self._over.set()
+        else:
+            self._is_long_ago = True
 
     def end(self) -> None:
         """Nothing signs any more: the next life need not ask."""
         if not self._over.is_set():
             return
         try:
-            note_closed(self._ledger, self._cabinet)
+            note_closed(self._ledger, self._cabinet, self._clock.now())
         except (LocalFault, Unavailable) as fault:
             # What ends the node may be the same, and is the better news.
             log.warning("the end is not in order", extra={"why": str(fault)})

@@ -16,7 +16,7 @@ from p2pnode.network.exchange import Refused
 from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.node import Node
 from p2pnode.own_store import open_own_guard, open_own_store, opened_store
-from p2pnode.rejoin import FEW_ANSWERS_S, PATIENCE_S, Rejoin
+from p2pnode.rejoin import FEW_ANSWERS_S, ORDERLY_MS, PATIENCE_S, Rejoin
 from p2pnode.status import status_of
 from protocol.errors import LocalFault, Unavailable
 from protocol.genesis import net_of
@@ -102,6 +102,29 @@ async def test_after_an_end_in_order_nothing_is_asked(
     again = await party.start(party.revive(owner.node))
     assert again.node.rejoin.why_held is None
     assert again.node.provider.shelves
+
+
+async def test_a_home_restored_whole_from_before_asks_although_it_ended_in_order(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    owner, renter = await tenancy(party)
+    await stop(owner)
+    store, guard = copy_of(owner.node.ports.ledger._store), MemoryGuard()
+    draft = owner.node.ports.ledger._author._guard.reserved()
+    closed = owner.node.ports.cabinet.get("feed/closed")
+    assert draft is not None
+    assert closed is not None
+    guard.reserve(draft)
+    again = await party.start(party.revive(owner.node))
+    assert (await rent(renter)).state == "done"
+    await trio.sleep(5)
+    await stop(again)
+    await trio.sleep(ORDERLY_MS // 1_000)
+    again.node.ports.cabinet.put("feed/closed", closed)
+    restored = await party.start(party.revive(again.node, store=store, guard=guard))
+    assert "older copy of our home" in (restored.node.rejoin.why_held or "")
+    assert await held_for(restored.node) < PATIENCE_S / 2
+    await goes_on(restored.node, renter)
 
 
 async def test_a_feed_that_was_just_begun_is_not_asked_about(
