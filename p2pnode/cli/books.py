@@ -10,8 +10,16 @@ import click
 
 from p2pnode.api.money_documents import SummaryDocument, TotalDocument
 from p2pnode.cli.client import get
-from p2pnode.cli.output import note, print_document, print_struct, print_table, say
-from p2pnode.home import Home
+from p2pnode.cli.output import (
+    home_option,
+    json_option,
+    note,
+    print_document,
+    print_struct,
+    print_table,
+    say,
+)
+from p2pnode.home import Home, find_home
 from p2pnode.quantities import format_money
 from p2pnode.words import instant_words
 from protocol.errors import LocalFault
@@ -24,22 +32,51 @@ _SUMS: Final = ("agreed_micro", "claimed_micro", "paid_micro", "due_micro")
 _DAY: Final = click.DateTime(formats=["%Y-%m-%d"])
 
 
-def period_options(command: Any) -> Any:
-    """`--since` and `--until`: days, in UTC; and with whom."""
-    command = click.option("--peer", help="Only with this peer: its feed or peer id.")(command)
-    command = click.option("--until", type=_DAY, help="Up to the start of this day, in UTC.")(
-        command
-    )
-    return click.option("--since", type=_DAY, help="From the start of this day, in UTC.")(command)
+def add_books(group: click.Group, *, side: str, accounts: str, lines: str) -> None:
+    """Give the group `summary`, `list` and `export` of that side of our accounts.
+
+    `accounts` and `lines` are the help of the latter two.
+    """
+
+    @group.command()
+    @home_option
+    @json_option
+    def summary(home: Path | None, as_json: bool) -> None:
+        """Sum up what was agreed, paid and is due; each money for itself."""
+        _print_summary(_accounts_of(find_home(home), side), as_json=as_json)
+
+    @group.command("list", help=accounts)
+    @home_option
+    @json_option
+    def list_accounts(home: Path | None, as_json: bool) -> None:
+        _print_accounts(_accounts_of(find_home(home), side), as_json=as_json)
+
+    @group.command(help=lines)
+    @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+    @click.option("--since", type=_DAY, help="From the start of this day, in UTC.")
+    @click.option("--until", type=_DAY, help="Up to the start of this day, in UTC.")
+    @click.option("--peer", help="Only with this peer: its feed or peer id.")
+    @home_option
+    @json_option
+    def export(
+        file: Path,
+        since: datetime | None,
+        until: datetime | None,
+        peer: str | None,
+        home: Path | None,
+        as_json: bool,
+    ) -> None:
+        where, period = find_home(home), (since, until)
+        _export_lines(where, file, side, as_json=as_json, peer=peer, period=period)
 
 
-def accounts_of(home: Home, side: str) -> list[dict[str, Any]]:
+def _accounts_of(home: Home, side: str) -> list[dict[str, Any]]:
     """The accounts in which this node is on that side."""
     document = get(home.socket, "/v1/accounts")
     return [item for item in document["items"] if item["side"] == side]
 
 
-def print_accounts(items: list[dict[str, Any]], *, as_json: bool) -> None:
+def _print_accounts(items: list[dict[str, Any]], *, as_json: bool) -> None:
     """One row for each counterparty and money."""
     if as_json:
         print_document({"schema": "p2pnode.account.list/1", "items": items})
@@ -63,7 +100,7 @@ def print_accounts(items: list[dict[str, Any]], *, as_json: bool) -> None:
     note("agreed: signed by both; claimed: by the owner alone; paid: by the owner's word")
 
 
-def print_summary(items: list[dict[str, Any]], *, as_json: bool) -> None:
+def _print_summary(items: list[dict[str, Any]], *, as_json: bool) -> None:
     """One line for each money: different ones are never added up."""
     totals: dict[str, dict[str, int]] = {}
     for item in items:
@@ -84,7 +121,7 @@ def print_summary(items: list[dict[str, Any]], *, as_json: bool) -> None:
         )
 
 
-def export_lines(
+def _export_lines(
     home: Home,
     file: Path,
     side: str,

@@ -1,17 +1,10 @@
 """`p2pnode spend`: what this node owes to owners, and how they want to be paid."""
 
-from datetime import datetime
 from pathlib import Path
 
 import click
 
-from p2pnode.cli.books import (
-    accounts_of,
-    export_lines,
-    period_options,
-    print_accounts,
-    print_summary,
-)
+from p2pnode.cli.books import add_books
 from p2pnode.cli.client import get
 from p2pnode.cli.output import home_option, json_option, note, print_document, say
 from p2pnode.home import find_home
@@ -19,30 +12,10 @@ from p2pnode.quantities import format_money
 from p2pnode.words import instant_words
 from protocol.units import Micros
 
-_SIDE = "renter"
-
 
 @click.group()
 def spend() -> None:
     """See what this node has spent and owes."""
-
-
-@spend.command()
-@home_option
-@json_option
-def summary(home: Path | None, as_json: bool) -> None:
-    """Sum up what was agreed, paid and is due; each money for itself."""
-    items = accounts_of(find_home(home), _SIDE)
-    print_summary(items, as_json=as_json)
-
-
-@spend.command("list")
-@home_option
-@json_option
-def list_accounts(home: Path | None, as_json: bool) -> None:
-    """List what is owed to each owner."""
-    items = accounts_of(find_home(home), _SIDE)
-    print_accounts(items, as_json=as_json)
 
 
 @spend.command()
@@ -73,18 +46,9 @@ def settle(home: Path | None, as_json: bool) -> None:
             say(f"  how: {item['payout']} (signed by the owner)")
 
 
-@spend.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@period_options
-@home_option
-@json_option
-def export(
-    file: Path,
-    since: datetime | None,
-    until: datetime | None,
-    peer: str | None,
-    home: Path | None,
-    as_json: bool,
-) -> None:
-    """Write what was spent to FILE, line by line: as CSV, or with --json as JSON."""
-    export_lines(find_home(home), file, _SIDE, as_json=as_json, peer=peer, period=(since, until))
+add_books(
+    spend,
+    side="renter",
+    accounts="List what is owed to each owner.",
+    lines="Write what was spent to FILE, line by line: as CSV, or with --json as JSON.",
+)
