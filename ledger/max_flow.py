@@ -107,45 +107,31 @@ class Flow:
         while ahead and behind and self._looks > 0:
             # The smaller frontier is moved on, which keeps both small.
             if len(ahead) <= len(behind):
-                ahead, met = self._grown(ahead, before, after)
+                ahead, met = self._grown(ahead, before, after, against=0)
             else:
-                behind, met = self._shrunk(behind, after, before)
+                behind, met = self._grown(behind, after, before, against=1)
             if met >= 0:
                 return self._joined(before, after, met)
         return []
 
     def _grown(
-        self, frontier: list[int], seen: dict[int, int], others: dict[int, int]
+        self, frontier: list[int], seen: dict[int, int], others: dict[int, int], *, against: int
     ) -> tuple[list[int], int]:
-        """The nodes one step on, and the first that the other side has reached; -1 if none."""
-        arcs, heads, room = self._graph.arcs, self._graph.heads, self._room
-        grown: list[int] = []
-        for node in frontier:
-            self._looks -= len(arcs[node])
-            for arc in arcs[node]:
-                head = heads[arc]
-                if room[arc] and head not in seen:
-                    seen[head] = arc
-                    if head in others:
-                        return grown, head
-                    grown.append(head)
-        return grown, -1
+        """The nodes one step on, and the first that the other side has reached; -1 if none.
 
-    def _shrunk(
-        self, frontier: list[int], seen: dict[int, int], others: dict[int, int]
-    ) -> tuple[list[int], int]:
-        """As `_grown`, against the arcs."""
+        `against` is 1 to go against the arcs, whose twins differ from them in the last bit, else 0.
+        """
         arcs, heads, room = self._graph.arcs, self._graph.heads, self._room
         grown: list[int] = []
         for node in frontier:
             self._looks -= len(arcs[node])
             for arc in arcs[node]:
-                tail = heads[arc]
-                if room[arc ^ 1] and tail not in seen:
-                    seen[tail] = arc ^ 1
-                    if tail in others:
-                        return grown, tail
-                    grown.append(tail)
+                other = heads[arc]
+                if room[arc ^ against] and other not in seen:
+                    seen[other] = arc ^ against
+                    if other in others:
+                        return grown, other
+                    grown.append(other)
         return grown, -1
 
     def _joined(self, before: dict[int, int], after: dict[int, int], met: int) -> list[int]:
