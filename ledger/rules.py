@@ -27,8 +27,6 @@ from protocol.wire import unpack
 
 PREFIX_BYTES: Final = 8
 """As much of a bundle's digest as a header names."""
-FORKS: Final = ("A1", "A2", "A3")
-"""These break the feed itself, whatever bundle it names."""
 OF_UNITS: Final = ("A4", "A5", "A6")
 """These break a unit's chain, which a fork does by itself."""
 APART: Final = "apart"
@@ -94,7 +92,7 @@ class Verdict:
     epoch: int
     """In which it was done, by the offender's own clock."""
     penalties: tuple[Penalty, ...]
-    """Of each known bundle that it names; none: it is inert here."""
+    """Of each known bundle that it names, or else of the network's; none: it has no row there."""
 
     @property
     def offender(self) -> PublicKey:
@@ -145,16 +143,14 @@ def judge(
 ) -> tuple[Verdict, ...]:
     """What each case costs, by the bundles that it names and that are known; by id, each once.
 
-    `home` is the network's own bundle. It judges what names none: every signature covers the
-    network, and that names `home`. It judges forks whose bundle is not known here as well.
+    `home` is the network's own bundle. It judges all that names none that is known: every signature
+    covers the network, and that names `home`. Else who names nonsense could not be judged at all.
     """
     by_id = {case.id: case for case in cases}
     granted = _granted(by_id.values(), state)
     verdicts = []
     for _, case in sorted(by_id.items()):
-        named = [bundles[prefix] for prefix in case.named if prefix in bundles]
-        if not named and (not case.named or case.offence.rule in FORKS):
-            named = [home]
+        named = [bundles[prefix] for prefix in case.named if prefix in bundles] or [home]
         name = _row_of(case, state, granted)
         rows = (bundle.penalties.get(name) for bundle in named)
         verdicts.append(

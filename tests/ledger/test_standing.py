@@ -134,12 +134,15 @@ def test_an_offence_is_judged_by_the_bundle_that_its_author_named_and_nothing_is
     assert verdict(new, BUNDLE, SECOND).kept_ppm(TODAY) == 900_000
 
 
-def test_offences_under_an_unknown_bundle_are_inert_but_forks_break_the_feed_all_the_same() -> None:
+def test_who_names_an_unknown_bundle_is_judged_by_that_of_the_network() -> None:
+    for name in (prefix_of(SECOND), b"unknown!"):
+        assert verdict(double_lease(opened(name))).penalties == (BUNDLE.penalties["A4"],)
+        assert verdict(double_lease(opened(name))).ends_standing
+        assert verdict(fork(opened(name))).penalties == (BUNDLE.penalties["A1"],)
+    # Once it is known, its own rows count.
     unknown = prefix_of(SECOND)
-    assert verdict(double_lease(opened(unknown))).penalties == ()
-    assert verdict(fork(opened(unknown))).penalties == (BUNDLE.penalties["A1"],)
-    # Once it is known, its own row counts.
     assert verdict(fork(opened(unknown)), BUNDLE, SECOND).ends_standing
+    assert not verdict(double_lease(opened(unknown)), BUNDLE, SECOND).ends_standing
 
 
 def test_who_names_an_unknown_bundle_beside_a_known_one_is_judged_by_the_known_one() -> None:
