@@ -9,7 +9,7 @@ from ledger.bodies import Accept, Body, Grant, Statement, encode_body, kind_of, 
 from ledger.calendar import check_innocent, self_accusing
 from ledger.contradictions import contradictions_with, stands_alone
 from ledger.entry import Draft, Entry, Link, check_place, draft_entry, link_of, seal
-from ledger.guard import FORK_CURE, Guard, recovery_fault
+from ledger.guard import ENDED_CURE, FORK_CURE, Guard, recovery_fault
 from ledger.holdings import Holdings
 from ledger.limits import BODY_BYTES_MAX
 from ledger.records import put_answer, put_entry, put_head
@@ -137,9 +137,8 @@ class Author:
 
     def is_guard_lost(self) -> bool:
         """See Ledger.is_guard_lost."""
-        is_forked = self._held.state.fork_of(self._feed) is not None
         has_head = self._held.head(self._feed) is not None
-        return has_head and not is_forked and self._guard.reserved() is None
+        return has_head and not self.is_ended() and self._guard.reserved() is None
 
     def fault(self) -> LocalFault | None:
         """Why we must not write now, or None."""
@@ -150,6 +149,8 @@ class Author:
         if self._held.state.fork_of(self._feed) is not None:
             return LocalFault("Our feed is forked and cannot be continued.", FORK_CURE)
         head = self._held.head(self._feed)
+        if self.is_ended():
+            return LocalFault("Our account has ended this feed and goes on in another.", ENDED_CURE)
         stored = None
         if held is not None and head is not None and held.header.seq <= head.seq:
             stored = self._held.records.entry(self._feed, held.header.seq)
@@ -168,7 +169,12 @@ class Author:
         """Whether guard and store end at the same entry, as they do between our appends."""
         held, head = self._guard.reserved(), self._held.head(self._feed)
         is_level = held is not None and head is not None and held.id == head.id
-        return is_level and self._held.state.fork_of(self._feed) is None
+        return is_level and not self.is_ended()
+
+    def is_ended(self) -> bool:
+        """See Ledger.is_ended."""
+        head = self._held.head(self._feed)
+        return self._held.state.is_forked(self._feed, 0 if head is None else head.seq + 1)
 
     def level(self) -> None:
         """Guard and store end at the same entry on return; to be called without a `fault`.

@@ -126,9 +126,9 @@ class State:
         self._accounts: dict[PublicKey, dict[Account, None]] = {}
         self._forks: dict[PublicKey, int] = {}
         self._devices: dict[tuple[PublicKey, bytes], dict[Digest, bytes]] = {}
-        self._roots: dict[PublicKey, PublicKey] = {}
+        self._roots: dict[PublicKey, PublicKey] = {}  # the lower, if a fork at 0 has two
         self._of_root: dict[PublicKey, dict[PublicKey, None]] = {}
-        self._ended: dict[PublicKey, int] = {}
+        self._ended: dict[tuple[PublicKey, PublicKey | None], int] = {}
         self._checkpoints: dict[PublicKey, dict[Digest, CheckpointPart]] = {}
         self._probes: dict[tuple[Digest, int], dict[Digest, Probed]] = {}
 
@@ -271,7 +271,8 @@ class State:
 
     def is_forked(self, feed: PublicKey, seq: int) -> bool:
         """Whether this place is at or after a fork of its feed, or where its account ended it."""
-        return seq >= min(self._forks.get(feed, seq + 1), self._ended.get(feed, seq + 1))
+        ended = self._ended.get((feed, self._roots.get(feed)), seq + 1)
+        return seq >= min(self._forks.get(feed, seq + 1), ended)
 
     def feeds_of_account(self, feed: PublicKey) -> list[PublicKey]:
         """The feeds here whose first entries name the same root key as this one's, sorted.
@@ -335,11 +336,12 @@ class State:
                     self._devices.setdefault(device, {})[entry.id] = each.unit
             case Genesis():
                 root = certificate_known(body.certificate).root
-                self._roots[entry.feed] = root
+                self._roots[entry.feed] = min(root, self._roots.get(entry.feed, root))
                 self._of_root.setdefault(root, {})[entry.feed] = None
             case Successor():
-                old = certificate_known(body.certificate).feed
-                self._ended[old] = min(body.ended, self._ended.get(old, body.ended))
+                old = certificate_known(body.certificate)
+                ended = (old.feed, old.root)  # who has a feed's key can certify it by another root
+                self._ended[ended] = min(body.ended, self._ended.get(ended, body.ended))
             case Checkpoint():
                 part = CheckpointPart(
                     upto=body.upto,

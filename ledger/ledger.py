@@ -220,6 +220,10 @@ class Ledger:
         """Whether the guard is empty and our feed is not, so that `confirm_head` is needed."""
         return self._author.is_guard_lost()
 
+    def is_ended(self) -> bool:
+        """Whether our next entry would give us nothing: our feed forks, or another follows it."""
+        return self._author.is_ended()
+
     def fault(self) -> LocalFault | None:
         """Why we must not write now, or None."""
         return self._author.fault()

@@ -117,7 +117,7 @@ def load_identity(home: Home, net: NetId, now: Millis) -> Identity:
     With the root key at hand a certificate that is missing, damaged, for another network or other
     keys, or near its end is signed anew.
     Raises LocalFault if a key is missing, damaged or open to others, if a certificate is needed and
-    there is no root key, or if `advance_feed` was cut short.
+    there is no root key, if root.key is not that of the certificate, or between two feeds.
     """
     keys = _read_keys(home)
     if keys.next_feed == keys.feed.public:
@@ -152,7 +152,10 @@ def load_identity(home: Home, net: NetId, now: Millis) -> Identity:
 def _judged(
     raw: bytes | None, keys: _Keys, net: NetId, now: Millis
 ) -> tuple[Certificate | None, str]:
-    """The certificate if it is ours at all; and why a new one is wanted, empty if none is."""
+    """The certificate if it is ours at all; and why a new one is wanted, empty if none is.
+
+    Raises LocalFault if another root key has certified our feed.
+    """
     if raw is None:
         return None, "is missing"
     try:
@@ -160,6 +163,12 @@ def _judged(
     except PeerFault as fault:
         of_other_net = fault.rule == "certificate.net"
         return None, "is for another network" if of_other_net else "is damaged"
+    root = certificate.root if keys.root is None else keys.root.public
+    if certificate.feed == keys.feed.public and certificate.root != root:
+        raise LocalFault(
+            "root.key is not that of this node's account.",
+            "put the right one among the keys; if the certificate is the wrong one, delete it",
+        )
     if not keys.are_of(certificate):
         return None, "is for other keys"
     if now < certificate.not_before_ms:
@@ -227,25 +236,30 @@ def _succession(home: Home, feed: PublicKey) -> tuple[Successor, ...]:
             decode_numbered(body, Successor, size_max=BODY_BYTES_MAX) for body in kept.bodies
         )
     except PeerFault as fault:
-        raise LocalFault(f"{home.succession} is damaged.", "restore it from a backup") from fault
+        cure = "restore it from a backup, or delete it if the feed has begun: p2pnode ledger show"
+        raise LocalFault(f"{home.succession} is damaged.", cure) from fault
 
 
-def advance_feed(home: Home, random_bytes: Callable[[int], bytes]) -> None:
-    """The key of the next feed becomes that of ours, and there is another for the next.
+def renew_next_feed(home: Home, random_bytes: Callable[[int], bytes]) -> PublicKey:
+    """A new key for the next feed, which no copy of this home has. Raises LocalFault."""
+    seed = random_bytes(KEY_BYTES)
+    write_durably(home.keys / _NEXT, seed)
+    return Signer(seed).public
 
-    The old one stays, under a name of its own. To be called again after a crash: until it has come
-    to its end `load_identity` refuses. Raises LocalFault.
+
+def enter_next_feed(home: Home) -> None:
+    """The key of the next feed becomes that of ours; the old one stays, under a name of its own.
+
+    Until `renew_next_feed` has been called, `load_identity` refuses. Raises LocalFault.
     """
     feed, following = (_needed_key(home, name) for name in (_FEED, _NEXT))
-    if feed != following:
-        write_durably(home.keys / f"feed-{Signer(feed).public.hex()[:16]}.key", feed)
-        write_durably(home.new_feed, Signer(following).public.hex().encode())
-        write_durably(home.keys / _FEED, following)
-    write_durably(home.keys / _NEXT, random_bytes(KEY_BYTES))
+    write_durably(home.keys / f"feed-{Signer(feed).public.hex()[:16]}.key", feed)
+    write_durably(home.new_feed, Signer(following).public.hex().encode())
+    write_durably(home.keys / _FEED, following)
 
 
-def is_cut_short(home: Home) -> bool:
-    """Whether `advance_feed` must be called again. Raises LocalFault."""
+def is_between_feeds(home: Home) -> bool:
+    """Whether `renew_next_feed` must still be called. Raises LocalFault."""
     return _needed_key(home, _FEED) == _needed_key(home, _NEXT)
 
 

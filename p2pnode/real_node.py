@@ -96,7 +96,8 @@ def opened(
     with opened_store(
         home.ledger, partial(_open_feed, home, identity, disk, net=net, incarnation=incarnation)
     ) as ledger:
-        if ledger.head(ledger.feed) is not None:
+        head = ledger.head(ledger.feed)
+        if head is not None and head.seq >= len(identity.succeeds):
             note_feed_begun(home)
         clock.catch_up(latest_signed(ledger, FileCabinet(home.records)))
         node = Node(

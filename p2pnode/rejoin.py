@@ -86,14 +86,14 @@ class Rejoin:
         if self._over.is_set():
             return None
         fault = self._ledger.fault()
-        if fault is not None and self._ledger.state.fork_of(self._ledger.feed) is not None:
+        if fault is not None and self._ledger.is_ended():
             return f"{fault.what} {fault.cure}"
         if fault is not None:
             why = fault.what
         elif self._head_seq() < 0:
             why = "The store and the guard of our feed are gone."
         elif self._is_long_ago:
-            why = "The last end was long ago; this may be an older copy of our home."
+            why = "The last end was long ago by this clock; this may be an older copy of our home."
         else:
             why = "The last end was not in order."
         return f"{why} Others are asked for our own feed; {len(self._answered)} have answered."

@@ -45,7 +45,7 @@ KINDS: Final = {
     51: ("RAIL-CAPTURE", "takes money that was held"),
     52: ("RAIL-VOID", "lets go of money that was held"),
     60: ("CHECKPOINT", "sums up what is below"),
-    61: ("SUCCESSOR", "names the feed that follows"),
+    61: ("SUCCESSOR", "names the feed that it follows"),
     70: ("RULES-SIGNAL", "says which rules are wanted"),
 }
 """Kind of an entry -> its name and what an entry of it does."""

@@ -1,10 +1,13 @@
 """Jobs to submit in tests."""
 
+from p2pnode.jobs.jobfile import JobFile
 from p2pnode.jobs.jobs import Submission
 from p2pnode.node import Node
 from protocol.auction import Need
+from protocol.codec import encode
 from protocol.job import JobLimits
 from protocol.units import Micros, MillisSpan
+from tests import make
 
 
 def make_limits(**changes: int) -> JobLimits:
@@ -38,3 +41,22 @@ def make_submission(node: Node, **changes: object) -> Submission:
         **changes,
     }
     return Submission(**fields)  # type: ignore[arg-type]
+
+
+def make_jobfile(**changes: object) -> JobFile:
+    """A job as a renter's node keeps it, without a lease."""
+    fields: dict[str, object] = {
+        "id": "job-22222222",
+        "created_ms": 1,
+        "job": encode(make.job()),
+        "need": Need(gpus=1, vram_mib_min=22_889),
+        "tier": "silver",
+        "span_ms": 60_000,
+        "notice_ms": 0,
+        "money": "TEST",
+        "patience_ms": 10_000,
+        "give_up_ms": 10_001,
+        "moves_max": 3,
+        **changes,
+    }
+    return JobFile(**fields)  # type: ignore[arg-type]

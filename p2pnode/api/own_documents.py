@@ -100,6 +100,7 @@ class KeyRotateDocument(Struct, frozen=True, kw_only=True):
     is_forked: bool | None
     open_leases: int | None
     due: tuple[DueDocument, ...]
+    owes: tuple[DueDocument, ...]
 
 
 class SchemaListDocument(Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import replace
 
 from p2pnode.cabinet import Cabinet
 from p2pnode.matching.renter import Order, Taking
@@ -23,7 +24,10 @@ from protocol.codec import (
 )
 from protocol.job import digest_of_job
 from protocol.lease import Quorum, Witnesses
+from protocol.limits import OUTCOME_BYTES_MAX, SEAL_BYTES
+from protocol.tick import Outcome
 from protocol.units import MillisSpan, PublicKey
+from protocol.wire import Envelope
 
 State = Literal["matching", "staging", "running", "fetching", "settling", "done", "failed"]
 """`matching`: no lease. `staging`, `running`: leased. `fetching`: ended, output on its way.
@@ -130,3 +134,23 @@ def load_all(cabinet: Cabinet) -> list[JobFile]:
     """All jobs, in the order of their ids."""
     files = (load(cabinet, name.rpartition("/")[2]) for name in cabinet.names("jobs"))
     return [file for file in files if file is not None]
+
+
+def end_all_under_way(cabinet: Cabinet, why: str) -> int:
+    """No lease of before can be gone on with; how many jobs that ends. Raises LocalFault.
+
+    One whose outputs are here lacks its receipt only. One that has asked for no lease yet stays.
+    """
+    files = [file for file in load_all(cabinet) if file.state not in ENDED]
+    ended = [file for file in files if file.lease is not UNSET or file.taking is not UNSET]
+    for file in ended:
+        state: State = "done" if file.state == "settling" and _is_exit(file) else "failed"
+        save(cabinet, replace(file, state=state, why=why))
+    return len(ended)
+
+
+def _is_exit(file: JobFile) -> bool:
+    """Whether the program ended by itself, by the owner's word, which was verified as it came."""
+    assert file.outcome is not UNSET
+    sealed = decode(file.outcome, Envelope, size_max=OUTCOME_BYTES_MAX + SEAL_BYTES)
+    return decode(sealed.b, Outcome, size_max=OUTCOME_BYTES_MAX).cause == "exit"

@@ -175,11 +175,19 @@ def test_a_certificate_for_another_network_is_signed_anew(home: Home) -> None:
     assert load(home).certificate.net == NET
 
 
-@pytest.mark.parametrize("name", KEYS[:4])
+@pytest.mark.parametrize("name", KEYS[1:4])
 def test_a_certificate_for_other_keys_is_signed_anew(home: Home, name: str) -> None:
     before = create(home).certificate_raw
     (home.keys / name).write_bytes(os.urandom(32))
     assert load(home).certificate_raw != before
+
+
+def test_the_root_key_of_another_account_certifies_nothing(home: Home) -> None:
+    certificate = create(home).certificate_raw
+    (home.keys / "root.key").write_bytes(os.urandom(32))
+    with pytest.raises(LocalFault, match="not that of this node's account"):
+        load(home)
+    assert home.certificate.read_bytes() == certificate
 
 
 def test_without_its_root_key_a_node_runs_while_its_certificate_holds(

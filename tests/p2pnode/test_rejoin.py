@@ -15,12 +15,13 @@ from p2pnode.jobs.jobfile import ENDED, JobFile
 from p2pnode.network.exchange import Refused
 from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.node import Node
+from p2pnode.own_feed import note_closed
 from p2pnode.own_store import open_own_guard, open_own_store, opened_store
 from p2pnode.rejoin import FEW_ANSWERS_S, ORDERLY_MS, PATIENCE_S, Rejoin
 from p2pnode.status import status_of
 from protocol.errors import LocalFault, Unavailable
 from protocol.genesis import net_of
-from protocol.units import Digest, PeerId, PublicKey
+from protocol.units import Digest, Millis, PeerId, PublicKey
 from tests.make_job import make_submission
 from tests.make_ledger import ledger, opened_ledger, statement
 from tests.make_ledger_faults import copy_of
@@ -125,6 +126,31 @@ async def test_a_home_restored_whole_from_before_asks_although_it_ended_in_order
     assert "older copy of our home" in (restored.node.rejoin.why_held or "")
     assert await held_for(restored.node) < PATIENCE_S / 2
     await goes_on(restored.node, renter)
+
+
+@pytest.mark.parametrize(
+    ("passed_ms", "is_held"), [(0, False), (ORDERLY_MS, False), (ORDERLY_MS + 1, True), (-1, True)]
+)
+async def test_an_end_in_order_is_believed_for_a_while(
+    passed_ms: int, is_held: bool, autojump_clock: trio.abc.Clock
+) -> None:
+    mine, cabinet, clock = opened_ledger(), MemoryCabinet(), VirtualClock()
+    note_closed(mine, cabinet, Millis(clock.now() - passed_ms))
+    rejoin = Rejoin(
+        ledger=mine,
+        cabinet=cabinet,
+        neighbours=tuple,
+        compare=no_answer,
+        begin_feed=lambda _now: None,
+        recovered=lambda: None,
+        clock=clock,
+    )
+    rejoin.begin()
+    assert (rejoin.why_held is not None) == is_held
+
+
+async def no_answer(_peer: PeerId) -> None:
+    raise Unavailable("gone")
 
 
 async def test_a_feed_that_was_just_begun_is_not_asked_about(

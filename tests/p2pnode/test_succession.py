@@ -2,11 +2,15 @@
 
 import json
 import secrets
-from collections.abc import Iterator
+import shutil
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET
 
 from ledger.bodies import Genesis, encode_body, read_body
 from ledger.continuity_bodies import RULES_SIGNAL, RulesSignal, Successor
@@ -14,27 +18,30 @@ from ledger.entry import draft_entry, link_of, read_entry, seal
 from ledger.fork_evidence import prove_fork
 from ledger.ledger import Ledger
 from ledger.leveldb_store import open_leveldb
-from p2pnode import home as home_module
-from p2pnode import identity as identity_module
 from p2pnode.api.schemas import schema_of
-from p2pnode.cabinet import MemoryCabinet
+from p2pnode.cabinet import FileCabinet, MemoryCabinet
 from p2pnode.clock import SystemClock
 from p2pnode.home import Home, find_home, locked
 from p2pnode.identity import (
-    is_cut_short,
+    is_between_feeds,
     is_feed_new,
     keep_succession,
     load_identity,
     note_feed_begun,
 )
+from p2pnode.jobs.jobfile import State, load_all, save
 from p2pnode.membership import genesis_of
 from p2pnode.own_feed import open_own_feed
 from p2pnode.own_store import open_own_guard
-from p2pnode.succession import plan_rotation, rotate_feed
+from p2pnode.succession import WHY_ENDED, plan_rotation, rotate_feed
 from protocol.errors import LocalFault
 from protocol.genesis import net_of
-from protocol.units import Digest, PublicKey
+from protocol.tick import Cause
+from protocol.units import Digest, Millis, PublicKey
+from protocol.wire import pack
+from tests import make
 from tests.json_schema import faults
+from tests.make_job import make_jobfile
 from tests.p2pnode.test_cli import run
 
 NOW = SystemClock().now()
@@ -100,10 +107,12 @@ def test_the_next_feed_is_begun_as_the_successor_of_the_old(home: Home) -> None:
     plan = plan_rotation(home, NOW)
     assert feed_of(home) == old
     done = rotate_feed(home, NOW, secrets.token_bytes)
-    assert plan == done
+    assert plan is not None
     assert done is not None
+    assert done == replace(plan, new=done.new)
+    assert plan.new is None
     assert (done.old, done.new, done.ended) == (old, feed_of(home), 1)
-    assert (done.is_forked, done.open_leases, done.due) == (False, 0, {})
+    assert (done.is_forked, done.open_leases, done.due, done.owes) == (False, 0, {}, {})
     check_goes_on(home, old)
 
 
@@ -111,10 +120,10 @@ def test_the_old_key_and_guard_are_kept(home: Home) -> None:
     old = feed_of(home)
     secret, guard = (home.keys / "feed.key").read_bytes(), home.feed_guard.read_bytes()
     rotate_feed(home, NOW, secrets.token_bytes)
-    name = f"feed-{old.hex()[:16]}"
-    assert (home.keys / f"{name}.key").read_bytes() == secret
-    assert (home.keys / f"{name}.key").stat().st_mode & 0o777 == 0o600
-    assert (home.guard / name).read_bytes() == guard
+    kept = home.keys / f"feed-{old.hex()[:16]}.key"
+    assert kept.read_bytes() == secret
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert (home.guard / "feed.before-1").read_bytes() == guard
 
 
 def test_it_can_be_done_again_and_again(home: Home) -> None:
@@ -139,37 +148,112 @@ class Killed(Exception):
     """The host went down there."""
 
 
-@pytest.mark.parametrize("count", range(1, 9))
-def test_a_crash_at_any_write_leaves_the_old_feed_or_what_can_be_finished(
-    home: Home, monkeypatch: pytest.MonkeyPatch, count: int
-) -> None:
-    old = feed_of(home)
+STEPS = (
+    "p2pnode.identity.write_durably",
+    "p2pnode.succession.sync_folder",
+    "p2pnode.succession.end_all_under_way",
+)
+"""What changes the disk, and a little more."""
+
+
+def dying(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process dies before that many of these steps."""
     left = count
 
-    def dying(path: Path, data: bytes) -> None:
-        nonlocal left
-        left -= path.name != "node.pid"
-        if left == 0:
-            raise Killed
-        home_module.write_durably(path, data)
+    def step(done: Callable[..., object]) -> Callable[..., object]:
+        def or_die(*arguments: object) -> object:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise Killed
+            return done(*arguments)
 
+        return or_die
+
+    for name in STEPS:
+        module, _, function = name.rpartition(".")
+        monkeypatch.setattr(name, step(getattr(sys.modules[module], function)))
+
+
+@pytest.mark.parametrize("count", range(1, 11))
+def test_a_crash_at_any_step_leaves_the_old_feed_or_what_can_be_finished(
+    home: Home, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    old, was_killed = feed_of(home), False
     with monkeypatch.context() as patch:
-        patch.setattr(identity_module, "write_durably", dying)
+        dying(count, patch)
         try:
             rotate_feed(home, NOW, secrets.token_bytes)
         except Killed:
             was_killed = True
-        else:
-            was_killed = False
-    assert was_killed == (count <= 6)
-    if is_cut_short(home):
-        with pytest.raises(LocalFault, match="was cut short"):
+    assert was_killed == (count < 10)
+    if is_between_feeds(home):
+        with pytest.raises(LocalFault, match="cut short"):
             feed_of(home)
         assert plan_rotation(home, NOW) is None
         assert rotate_feed(home, NOW, secrets.token_bytes) is None
     elif feed_of(home) == old:
+        with opened(home) as ledger:
+            assert ledger.fault() is None
+            assert len(entries(ledger)) == 1
         assert rotate_feed(home, NOW, secrets.token_bytes) is not None
     check_goes_on(home, old)
+
+
+def test_copies_of_one_home_go_on_in_feeds_of_their_own(home: Home, tmp_path: Path) -> None:
+    old = feed_of(home)
+    copy = find_home(tmp_path / "copy")
+    shutil.copytree(home.data_dir, copy.data_dir, ignore=shutil.ignore_patterns("copy"))
+    for each in (home, copy):
+        rotate_feed(each, NOW, secrets.token_bytes)
+        check_goes_on(each, old)
+    assert feed_of(home) != feed_of(copy)
+
+
+def test_a_home_from_before_signs_no_more_once_it_hears_of_the_new_feed(
+    home: Home, tmp_path: Path
+) -> None:
+    old = feed_of(home)
+    before = find_home(tmp_path / "copy")
+    shutil.copytree(home.data_dir, before.data_dir, ignore=shutil.ignore_patterns("copy"))
+    rotate_feed(home, NOW, secrets.token_bytes)
+    with opened(home) as ledger:
+        said = [*ledger.entries(ledger.feed, 0, 9)]
+    with opened(before) as ledger:
+        for raw in said:
+            ledger.ingest(raw)
+        fault = ledger.fault()
+        assert fault is not None
+        assert "p2pnode key rotate" in fault.cure
+        with pytest.raises(LocalFault, match="goes on in another"):
+            ledger.append(RulesSignal(bundle=Digest(b"a" * 32)), NOW)
+    rotate_feed(before, NOW, secrets.token_bytes)
+    check_goes_on(before, old)
+
+
+def test_another_root_key_ends_nothing(home: Home) -> None:
+    old, certificate = feed_of(home), home.certificate.read_bytes()
+    (home.keys / "root.key").write_bytes(b"r" * 32)
+    with pytest.raises(LocalFault, match="not that of this node's account"):
+        rotate_feed(home, NOW, secrets.token_bytes)
+    assert home.certificate.read_bytes() == certificate
+    home.certificate.unlink()
+    with pytest.raises(LocalFault, match="not the one with which our feed was begun"):
+        rotate_feed(home, NOW, secrets.token_bytes)
+    assert feed_of(home) == old
+
+
+def test_a_store_behind_its_guard_is_recovered_first(home: Home) -> None:
+    with closing(open_leveldb(str(home.ledger))) as store:
+        kept = dict(store.range(b"", b"\xff" * 64))
+    with opened(home) as ledger:
+        for bundle in (b"a", b"b"):
+            ledger.append(RulesSignal(bundle=Digest(bundle * 32)), NOW)
+    shutil.rmtree(home.ledger)
+    with closing(open_leveldb(str(home.ledger))) as store:
+        store.write(kept, sync=True)
+    with pytest.raises(LocalFault, match="must not be continued"):
+        rotate_feed(home, NOW, secrets.token_bytes)
 
 
 def test_a_crash_between_its_first_entries_leaves_the_others_to_write(
@@ -210,6 +294,63 @@ def test_a_forked_feed_ends_at_its_fork(home: Home) -> None:
     assert done is not None
     assert (done.is_forked, done.ended) == (True, 1)
     check_goes_on(home, old)
+
+
+def lease_in(home: Home) -> Millis:
+    """When a lease ends that the feed of this home has given."""
+    identity = load_identity(home, net_of(genesis_of(home)), NOW)
+    terms = make.lease_request(
+        owner=identity.feed.public,
+        units=make.turns(1),
+        start_ms=Millis(NOW + 1_000),
+        end_ms=Millis(NOW + 2_000),
+        issued_ms=NOW,
+        not_after_ms=Millis(NOW + 1_500),
+    )
+    net = net_of(genesis_of(home))
+    with opened(home) as ledger:
+        ledger.grant(pack(terms, signer=make.RENTER, net=net), NOW)
+    return terms.end_ms
+
+
+def test_a_lease_that_has_not_ended_is_only_left_when_that_is_said(home: Home) -> None:
+    end_ms = lease_in(home)
+    with pytest.raises(LocalFault, match="have not ended: 1"):
+        rotate_feed(home, NOW, secrets.token_bytes)
+    assert not home.succession.exists()
+    plan = plan_rotation(home, end_ms)
+    assert plan is not None
+    assert plan.open_leases == 0
+    done = rotate_feed(home, NOW, secrets.token_bytes, leave_leases=True)
+    assert done is not None
+    assert done.open_leases == 1
+
+
+@pytest.mark.parametrize(
+    ("cause", "state", "ends_as"),
+    [
+        ("exit", "settling", "done"),
+        ("memory", "settling", "failed"),
+        ("exit", "fetching", "failed"),
+        (None, "running", "failed"),
+        (None, "matching", "matching"),
+    ],
+)
+def test_jobs_under_a_lease_of_the_old_feed_end(
+    home: Home, cause: Cause | None, state: State, ends_as: State
+) -> None:
+    outcome = cause and pack(make.outcome(cause=cause), signer=make.FEED, net=make.NET)
+    file = make_jobfile(
+        state=state,
+        lease=UNSET if state == "matching" else Digest(b"l" * 32),
+        outcome=outcome or UNSET,
+    )
+    cabinet = FileCabinet(home.records)
+    save(cabinet, file)
+    rotate_feed(home, NOW, secrets.token_bytes)
+    [left] = load_all(cabinet)
+    assert left.state == ends_as
+    assert (left.why == WHY_ENDED) == (ends_as != "matching")
 
 
 def test_without_the_root_key_nothing_is_done(home: Home) -> None:

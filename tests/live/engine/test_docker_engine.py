@@ -204,5 +204,7 @@ async def test_what_the_gpu_runtime_reads_is_ours(engine: DockerEngine) -> None:
 async def test_bytes_of_any_kind_are_logged_as_they_are(engine: DockerEngine) -> None:
     run = make_run(python("import os; os.write(1, bytes(range(256)) * 300); os.write(2, b'end')"))
     await suite.ending_of(engine, run)
-    parts = await suite.whole_log(engine, run.id)
-    assert b"".join(part.data for part in parts) == bytes(range(256)) * 300 + b"end"
+    log = b"".join([part.data for part in await suite.whole_log(engine, run.id)])
+    # Docker reads the two pipes by turns, so where one comes among the other is not told.
+    assert log.count(b"end") == 1
+    assert log.replace(b"end", b"") == bytes(range(256)) * 300
