@@ -74,11 +74,15 @@ def report_of(plan: "ReplicasPlan", result: "ReplicasResult") -> Report:
         },
         bars=(
             at_most(
-                f"rounds until {KNOWN_PERCENT} % hold every proof",
+                f"rounds until {KNOWN_PERCENT} % of the honest that speak hold every proof",
                 math.nan if rounds is None else rounds,
                 ROUNDS_MAX,
             ),
-            at_least("percent that hold every proof", result.known_percent, KNOWN_PERCENT),
+            at_least(
+                "percent of the honest that speak that hold every proof",
+                result.known_percent,
+                KNOWN_PERCENT,
+            ),
             at_most("different digests once healed", result.digests, 1),
             at_most("honest authors accused", result.accused, 0),
         ),
