@@ -58,6 +58,7 @@ def test_they_deal_with_each_other_again_in_new_feeds(tmp_path: Path) -> None:
             assert lease["peer_feed"] == new[1]
             for home in (owner, renter):
                 assert document("ledger", "verify", "--home", home)["ok"]
+                assert document("ledger", "evidence", "--home", home)["items"] == []
                 for feed in new:
                     begin = document("ledger", "show", feed, "--home", home)["items"]
                     assert "SUCCESSOR" in "".join(entry["what"] for entry in begin)
