@@ -3,7 +3,7 @@
 SPEC.md section 14.2. Nothing is retroactive: a bundle that is added judges only what names it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -162,6 +162,28 @@ def judge(
             )
         )
     return tuple(verdicts)
+
+
+def verdicts_by_feed(
+    verdicts: Iterable[Verdict], account: Callable[[PublicKey], list[PublicKey]]
+) -> dict[PublicKey, list[Verdict]]:
+    """Feed -> what it answers for, in the order of `verdicts`: all that its account has done.
+
+    `account` tells all feeds of a feed's account, itself among them.
+    """
+    found: dict[PublicKey, list[Verdict]] = {}
+    for verdict in verdicts:
+        if verdict.offender not in found:
+            # One list for all of them: an account may have as many feeds as it likes.
+            shared: list[Verdict] = []
+            found.update((feed, shared) for feed in account(verdict.offender))
+        found[verdict.offender].append(verdict)
+    return found
+
+
+def ending(verdicts: Iterable[Verdict]) -> Verdict | None:
+    """The first for which nobody should deal with the offender again; None if there is none."""
+    return next((verdict for verdict in verdicts if verdict.ends_standing), None)
 
 
 _Unit = tuple[PublicKey, bytes]

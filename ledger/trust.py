@@ -4,6 +4,7 @@ A number depends on the set of entries, the two peers, the money, the epoch and 
 nothing else. Money of different units never meets: there is one graph for each.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isqrt
 from typing import Final
@@ -18,16 +19,6 @@ from protocol.units import Digest, PublicKey
 
 _FINE: Final = KEPT_PPM_MAX * KEPT_PPM_MAX
 """In these parts roots are taken, so that rounding never shows in a millionth."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One number, and the entries and proofs that it comes from, by id, sorted."""
-
-    name: str
-    value: int
-    entries: tuple[Digest, ...]
-    proofs: tuple[Digest, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,14 +95,24 @@ class Trust:
 
     def finance(self, peer: PublicKey, money: str) -> Finance:
         """What `ego` may risk with the peer beyond what it has at risk already."""
-        return self._finance(peer, money, Flow(self._market(money).graph))
+        return self.finance_by(self.flow(money), peer, money)
 
-    def _finance(self, peer: PublicKey, money: str, flow: Flow) -> Finance:
+    def flow(self, money: str) -> Flow:
+        """The graph of this money, through which nothing was pushed yet."""
+        return Flow(self._market(money).graph)
+
+    def reserve(self, flow: Flow, money: str) -> int:
+        """Pushes what `ego` has at risk, and returns how much flow that took."""
         bundle, ego = self.view.bundle, self.view.ego
-        reserved = sum(
+        return sum(
             flow.push(ego, renter, _needed(amount, bundle))
             for _, renter, amount in self.view.exposures(money)
         )
+
+    def finance_by(self, flow: Flow, peer: PublicKey, money: str) -> Finance:
+        """As `finance`; afterwards the flow tells which edges were used."""
+        bundle, ego = self.view.bundle, self.view.ego
+        reserved = self.reserve(flow, money)
         pushed = flow.push(ego, peer, _needed(bundle.credit_micro_max, bundle))
         numerator, denominator = bundle.phi
         return Finance(
@@ -130,13 +131,14 @@ class Trust:
         Each reporter is believed as far as flow reaches it from `ego` past the peer itself, and
         what one reporter takes is gone for the next; `ego` believes itself.
         """
-        return self._record(peer, money, Flow(self._market(money).graph))
+        return self.record_by(self.flow(money), peer, money)
 
-    def _record(self, peer: PublicKey, money: str, flow: Flow) -> Record:
+    def record_by(self, flow: Flow, peer: PublicKey, money: str) -> Record:
+        """As `record`; afterwards the flow tells which edges were used."""
         flow.close(peer)
         good = bad = 0
         heard: list[PublicKey] = []
-        reports = self._reports(peer, money)
+        reports = self.reports(peer, money)
         for reporter in sorted(reports):
             done, failed = reports[reporter]
             voice = self._voice(flow, reporter, done + failed)
@@ -156,59 +158,43 @@ class Trust:
         wanted = min(bundle.voice_micro_max, periods * bundle.period_micro)
         return wanted if reporter == self.view.ego else flow.push(self.view.ego, reporter, wanted)
 
-    def _reports(self, peer: PublicKey, money: str) -> dict[PublicKey, tuple[int, int]]:
+    def reports(self, peer: PublicKey, money: str) -> dict[PublicKey, tuple[int, int]]:
         """Reporter -> periods that the peer served it, and periods that failed."""
         reports: dict[PublicKey, tuple[int, int]] = {}
-        for trade in self._market(money).by_owner.get(peer, ()):
+        for trade in self.served(peer, money):
             if trade.used_ms:
                 done, failed = reports.get(trade.renter, (0, 0))
                 periods = -(-trade.used_ms // self.view.bundle.period_ms)
                 reports[trade.renter] = (done + periods, failed)
-        for failure in self._failures_of(peer):
+        for failure in self.failures_of(peer):
             done, failed = reports.get(failure.reporter, (0, 0))
             reports[failure.reporter] = (done, failed + failure.periods)
         return reports
 
-    def _failures_of(self, peer: PublicKey) -> list[Failure]:
+    def failures_of(self, peer: PublicKey) -> list[Failure]:
+        """Those that count by now, believed or not."""
         return [
             each
             for each in self.view.failures
             if each.subject == peer and each.periods > 0 and each.epoch <= self.view.epoch
         ]
 
-    def explain(self, peer: PublicKey, money: str) -> tuple[Finding, ...]:
-        """Each number with the entries and the proofs that it comes from."""
-        cases = [each.case for each in self.view.verdicts if each.offender == peer]
-        proofs = tuple(sorted(case.id for case in cases))
-        lent, told = (Flow(self._market(money).graph) for _ in range(2))
-        finance, record = self._finance(peer, money, lent), self._record(peer, money, told)
-        risked = [entry for entry, _, _ in self.view.exposures(money)]
-        numbers = (
-            ("kept_ppm", self.view.kept_ppm(peer), [one for case in cases for one in case.entries]),
-            ("credit_micro", finance.credit_micro, risked + self._halves_along(lent, money)),
-            (
-                "reliability_ppm",
-                record.reliability_ppm,
-                self._said_of(peer, record, money) + self._halves_along(told, money),
-            ),
-        )
-        return tuple(
-            Finding(name=name, value=value, entries=tuple(sorted(dict.fromkeys(by))), proofs=proofs)
-            for name, value, by in numbers
-        )
+    def failures_seen(self, peer: PublicKey) -> int:
+        """Periods that failed before the eyes of `ego`: no entry tells them."""
+        return sum(each.periods for each in self.failures_of(peer) if not each.by)
 
-    def _halves_along(self, flow: Flow, money: str) -> list[Digest]:
-        """The halves from which the edges come that were used."""
-        by_pair = self._market(money).by_pair
-        pairs = dict.fromkeys((min(way), max(way)) for way in flow.used())
-        return [half for pair in pairs for trade in by_pair[pair] for half in trade.halves]
+    def served(self, peer: PublicKey, money: str) -> Sequence[Trade]:
+        """The trades in which the peer is the owner."""
+        return self._market(money).by_owner.get(peer, ())
 
-    def _said_of(self, peer: PublicKey, record: Record, money: str) -> list[Digest]:
-        """The entries by which those who were believed speak of the peer."""
-        served = self._market(money).by_owner.get(peer, ())
-        by = [half for each in served if each.renter in record.heard for half in each.halves]
-        failed = (each for each in self._failures_of(peer) if each.reporter in record.heard)
-        return by + [entry for each in failed for entry in each.by]
+    def between(self, one: PublicKey, other: PublicKey, money: str) -> Sequence[Trade]:
+        """The trades of these two, whichever was the owner."""
+        pair = min(one, other), max(one, other)
+        return self._market(money).by_pair.get(pair, ())
+
+    def has_traded(self, peer: PublicKey, money: str) -> bool:
+        """Whether anything is known that the peer has settled in this money, with whomever."""
+        return any(peer in pair for pair in self._market(money).by_pair)
 
     def digest(self, peer: PublicKey, money: str) -> Digest:
         """Digest of all inputs and of the peer's numbers: replicas that agree have the same."""

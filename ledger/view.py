@@ -3,13 +3,13 @@
 SPEC.md 14.3 and 14.4. Pure. A view is made for one peer and one epoch, of facts in canonical order.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ledger.attested import non_deliveries
 from ledger.fold import State
 from ledger.max_flow import Edge
-from ledger.rules import BUNDLES, Case, Verdict, judge
+from ledger.rules import BUNDLES, Case, Verdict, ending, judge, verdicts_by_feed
 from ledger.trades import Claim, Facts, Owed, Risk, Trade, facts_of
 from protocol.rules import BUNDLE, KEPT_PPM_MAX, Bundle
 from protocol.units import Digest, PublicKey
@@ -38,18 +38,23 @@ class View:
     """The network's own."""
     facts: Facts
     verdicts: tuple[Verdict, ...]
+    answers: Mapping[PublicKey, Sequence[Verdict]]
+    """Feed -> what it answers for."""
     kept: dict[PublicKey, int]
-    """Offender -> what the verdicts leave of its weight, in ppm."""
+    """Feed -> what these leave of its weight, in ppm."""
     failures: tuple[Failure, ...]
 
     def kept_ppm(self, peer: PublicKey) -> int:
         """What proved offences leave of the peer's weight."""
         return self.kept.get(peer, KEPT_PPM_MAX)
 
+    def verdicts_of(self, peer: PublicKey) -> Sequence[Verdict]:
+        """What the peer answers for, by the id of the proof: what any feed of its account did."""
+        return self.answers.get(peer, ())
+
     def barred_by(self, peer: PublicKey) -> Verdict | None:
         """An offence for which nobody should deal with the peer again; None if there is none."""
-        ended = (verdict for verdict in self.verdicts if verdict.ends_standing)
-        return next((verdict for verdict in ended if verdict.offender == peer), None)
+        return ending(self.verdicts_of(peer))
 
     def trades(self, money: str) -> list[Trade]:
         """Those for this money; one of the future does not count yet."""
@@ -61,19 +66,23 @@ class View:
 
         A side with an overdue claim, or an overdue debt to it, vouches no more: its own loss.
         """
-        late = self.bundle.overdue_epochs
-        waited: list[Claim | Owed] = [*self.facts.claims, *self.facts.owed]
-        overdue = {
-            (each.owner, each.renter): None
-            for each in waited
-            if each.money == money and each.epoch + late < self.epoch
-        }
+        overdue = self.overdue(money)
         edges: list[Edge] = []
         for (one, other), by_epoch in self._settled(money).items():
             weight = self._weight(by_epoch) * min(self.kept_ppm(one), self.kept_ppm(other))
             pairs = ((one, other), (other, one))
             edges += [(*pair, weight // KEPT_PPM_MAX) for pair in pairs if pair not in overdue]
         return edges
+
+    def overdue(self, money: str) -> dict[tuple[PublicKey, PublicKey], list[Digest]]:
+        """Who vouches no more for whom -> the owner's halves of which the renter is late."""
+        late = self.bundle.overdue_epochs
+        waited: list[Claim | Owed] = [*self.facts.claims, *self.facts.owed]
+        halves: dict[tuple[PublicKey, PublicKey], list[Digest]] = {}
+        for each in waited:
+            if each.money == money and each.epoch + late < self.epoch:
+                halves.setdefault((each.owner, each.renter), []).append(each.half)
+        return halves
 
     def _weight(self, by_epoch: dict[int, int]) -> int:
         most, half_life = self.bundle.settled_micro_max, self.bundle.half_life_epochs
@@ -128,18 +137,16 @@ def view_of(
 ) -> View:
     """The view of `ego` on these facts and verdicts, in whatever order and however often."""
     by_id = {verdict.case.id: verdict for verdict in verdicts}
-    kept: dict[PublicKey, int] = {}
-    for verdict in by_id.values():
-        left = verdict.kept_ppm(epoch)
-        # What one peer of an account has done, all of them answer for.
-        for feed in account(verdict.offender):
-            kept[feed] = min(left, kept.get(feed, left))
+    ordered = tuple(by_id[each] for each in sorted(by_id))
+    answers = verdicts_by_feed(ordered, account)
+    kept = {feed: min(each.kept_ppm(epoch) for each in of) for feed, of in answers.items()}
     return View(
         ego=ego,
         epoch=epoch,
         bundle=bundle,
         facts=facts.merged(Facts()),
-        verdicts=tuple(by_id[each] for each in sorted(by_id)),
+        verdicts=ordered,
+        answers=answers,
         kept=dict(sorted(kept.items())),
         failures=tuple(sorted(dict.fromkeys(failures))),
     )

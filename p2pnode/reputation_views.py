@@ -1,13 +1,18 @@
 """What a running node thinks of a peer, as an API document."""
 
+from collections.abc import Sequence
+from typing import Final
+
 from ledger.attested import non_deliveries
-from ledger.trust import Trust
+from ledger.reasons import Finding, explain
+from ledger.rules import Verdict
 from p2pnode.api.reputation_documents import (
     AttestedDocument,
     FindingDocument,
     ReputationDocument,
     StandingOffence,
 )
+from p2pnode.api.reputation_routes import SHOWN_DEFAULT
 from p2pnode.network.peer_text import peer_of
 from p2pnode.node import Node
 from p2pnode.words import offence_words
@@ -15,12 +20,15 @@ from protocol.errors import LocalFault
 from protocol.rules import RULES_DIGEST
 from protocol.units import PeerId, PublicKey
 
-PREFIX_DIGITS_MIN = 8
+PREFIX_DIGITS_MIN: Final = 8
 
 
-def reputation_of(node: Node, peer: str, *, why: bool) -> ReputationDocument:
+def reputation_of(
+    node: Node, peer: str, *, why: bool, limit: int = SHOWN_DEFAULT
+) -> ReputationDocument:
     """The peer of this name: its feed in hexadecimal, a prefix of that, or its peer id.
 
+    Of each list of ids at most `limit` are shown, and it says how many are left out.
     Raises LocalFault if it is nobody's, or that of several.
     """
     feed, standing = feed_named(node, peer), node.standing
@@ -42,27 +50,15 @@ def reputation_of(node: Node, peer: str, *, why: bool) -> ReputationDocument:
         reserved_micro=finance.reserved_micro,
         good_micro=record.good_micro,
         bad_micro=record.bad_micro,
-        failures_seen=sum(
-            each.periods for each in view.failures if each.subject == feed and not each.by
-        ),
-        attested=_attested(node, feed),
-        offences=tuple(
-            StandingOffence(
-                rule=each.name,
-                what=offence_words(each.name),
-                evidence=each.case.id.hex(),
-                kept_ppm=each.kept_ppm(view.epoch),
-                ends_standing=each.ends_standing,
-            )
-            for each in view.verdicts
-            if each.offender == feed
-        ),
-        why=_findings(trust, feed, money) if why else (),
+        failures_seen=trust.failures_seen(feed),
+        attested=_attested(node, feed, limit),
+        offences=tuple(_offence(each, view.epoch) for each in view.verdicts_of(feed)),
+        why=tuple(_finding(each, limit) for each in explain(trust, feed, money)) if why else (),
         digest=trust.digest(feed, money).hex(),
     )
 
 
-def _attested(node: Node, owner: PublicKey) -> tuple[AttestedDocument, ...]:
+def _attested(node: Node, owner: PublicKey, limit: int) -> tuple[AttestedDocument, ...]:
     return tuple(
         AttestedDocument(
             lease=each.lease.hex(),
@@ -72,22 +68,41 @@ def _attested(node: Node, owner: PublicKey) -> tuple[AttestedDocument, ...]:
             n=each.n,
             quorum=each.quorum,
             text=each.text,
+            probes=_shown(each.by, limit),
+            left_out=max(0, len(each.by) - limit),
         )
         for each in non_deliveries(node.ports.ledger.state)
         if each.owner == owner
     )
 
 
-def _findings(trust: Trust, feed: PublicKey, money: str) -> tuple[FindingDocument, ...]:
-    return tuple(
-        FindingDocument(
-            name=each.name,
-            value=each.value,
-            entries=tuple(entry.hex() for entry in each.entries),
-            proofs=tuple(proof.hex() for proof in each.proofs),
-        )
-        for each in trust.explain(feed, money)
+def _offence(verdict: Verdict, epoch: int) -> StandingOffence:
+    return StandingOffence(
+        rule=verdict.name,
+        what=offence_words(verdict.name),
+        evidence=verdict.case.id.hex(),
+        feed=verdict.offender.hex(),
+        kept_ppm=verdict.kept_ppm(epoch),
+        ends_standing=verdict.ends_standing,
     )
+
+
+def _finding(of: Finding, limit: int) -> FindingDocument:
+    lists = (of.entries, of.proofs, of.overdue, of.said_by)
+    return FindingDocument(
+        name=of.name,
+        value=of.value,
+        entries=_shown(of.entries, limit),
+        proofs=_shown(of.proofs, limit),
+        overdue=_shown(of.overdue, limit),
+        said_by=_shown(of.said_by, limit),
+        note=of.note,
+        left_out=sum(max(0, len(each) - limit) for each in lists),
+    )
+
+
+def _shown(ids: Sequence[bytes], limit: int) -> tuple[str, ...]:
+    return tuple(each.hex() for each in ids[:limit])
 
 
 def feed_named(node: Node, text: str) -> PublicKey:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ledger.ledger import Ledger
-from ledger.rules import Case, Verdict, judge, read_case
+from ledger.rules import Case, Verdict, ending, judge, read_case, verdicts_by_feed
 from ledger.trust import Trust
 from ledger.view import Failure, epoch_of, look
 from p2pnode.clock import WallClock
@@ -65,12 +65,9 @@ class Standing:
             raw: known.get(raw) or read_case(raw, net) for raw in self._ledger.evidence()
         }
         verdicts = judge(self._cases.values(), self._ledger.state)
-        # What one peer of an account has done, all of them answer for.
+        answers = verdicts_by_feed(verdicts, self._ledger.state.feeds_of_account)
         self._barred = {
-            feed: each
-            for each in reversed(verdicts)
-            if each.ends_standing
-            for feed in self._ledger.state.feeds_of_account(each.offender)
+            feed: worst for feed, of in answers.items() if (worst := ending(of)) is not None
         }
 
     def reliability_ppm(self, owner: PublicKey) -> int:

@@ -57,7 +57,7 @@ def services_of(node: Node, *, up_since: Millis) -> Services:
         search=search_offers,
         arrivals=lambda: arrivals_of(node),
         set_ask=set_ask,
-        reputation=lambda peer, why: reputation_of(node, peer, why=why),
+        reputation=lambda peer, why, limit: reputation_of(node, peer, why=why, limit=limit),
     )
 
 

@@ -9,7 +9,7 @@ from ledger.entry import Entry
 from ledger.fold import State
 from ledger.fork_evidence import prove_fork
 from ledger.rules import prefix_of
-from ledger.trades import Facts, Risk, Trade
+from ledger.trades import Claim, Facts, Risk, Trade
 from ledger.trust import Trust
 from ledger.unit_evidence import prove_same_counter
 from ledger.view import Failure, view_of
@@ -62,6 +62,19 @@ def risk(owner: int, renter: int, amount: int, *, number: int = 0, age: int = 0)
     )
 
 
+def claim(owner: int, renter: int, amount: int, *, age: int = 0) -> Claim:
+    """What the renter has not answered for `age` epochs."""
+    return Claim(
+        money=MONEY,
+        owner=peer(owner),
+        renter=peer(renter),
+        epoch=TODAY - age,
+        half=entry_id(owner, renter, amount, age, 2),
+        amount_micro=amount,
+        lease=b"",
+    )
+
+
 def failure(reporter: int, subject: int, periods: int = 1) -> Failure:
     return Failure(
         reporter=peer(reporter), subject=peer(subject), epoch=TODAY, periods=periods, by=()
@@ -72,11 +85,12 @@ def trust(
     *trades: Trade,
     ego: int = 0,
     risks: tuple[Risk, ...] = (),
+    claims: tuple[Claim, ...] = (),
     failures: tuple[Failure, ...] = (),
     bundle: Bundle = OPEN,
     epoch: int = TODAY,
 ) -> Trust:
-    facts = Facts(trades=trades, risks=risks)
+    facts = Facts(trades=trades, risks=risks, claims=claims)
     view = view_of(facts, (), ego=peer(ego), epoch=epoch, failures=failures, bundle=bundle)
     return Trust(view)
 

@@ -19,8 +19,7 @@ from p2pnode.api.documents import (
     Problem,
     StatusDocument,
 )
-from p2pnode.api.reputation_documents import ReputationDocument
-from p2pnode.api.reputation_routes import reputation_routes
+from p2pnode.api.reputation_routes import Show, reputation_routes
 from p2pnode.matching.search import Wish
 from protocol.advert import TIERS, Tier
 from protocol.errors import LocalFault, Unavailable
@@ -43,8 +42,7 @@ class Services:
     """listed(class, regions). Raises Unavailable."""
     set_ask: Callable[[AskChange], None]
     """Raises LocalFault."""
-    reputation: Callable[[str, bool], ReputationDocument]
-    """reputation(peer, why). Raises LocalFault."""
+    reputation: Show
 
 
 def build_app(services: Services, others: list[HTTPRouteHandler]) -> Litestar:

@@ -12,6 +12,8 @@ class StandingOffence(Struct, frozen=True, kw_only=True):
     what: str
     evidence: str
     """Id of the proof."""
+    feed: str
+    """The feed of the peer's account that did it."""
     kept_ppm: int
     """What it leaves of the peer's weight in this epoch."""
     ends_standing: bool
@@ -31,6 +33,10 @@ class AttestedDocument(Struct, frozen=True, kw_only=True):
     quorum: int
     """From how many on it counts."""
     text: str
+    probes: tuple[str, ...]
+    """Ids of the entries that say it."""
+    left_out: int
+    """More of them, beyond the limit."""
     claim: Literal["attested"] = "attested"
 
 
@@ -41,6 +47,15 @@ class FindingDocument(Struct, frozen=True, kw_only=True):
     value: int
     entries: tuple[str, ...]
     proofs: tuple[str, ...]
+    """Of what lessens the weight of the peer, or of one on the way to it."""
+    overdue: tuple[str, ...]
+    """Entries of which the other side is late, so that their author does not vouch for it."""
+    said_by: tuple[str, ...]
+    """The feeds whose word it is, if it is somebody's."""
+    note: str
+    """What no entry tells; never empty where none is named."""
+    left_out: int
+    """Ids beyond the limit, of all lists together."""
 
 
 class ReputationDocument(Struct, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """`p2pnode reputation`: what this node thinks of a peer, and why."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,12 +20,13 @@ def reputation() -> None:
 @reputation.command()
 @click.argument("peer")
 @click.option("--why", is_flag=True, help="Name the entries that each number comes from.")
+@click.option("--limit", default=100, show_default=True, help="Ids to name of each kind.")
 @home_option
 @json_option
-def show(peer: str, why: bool, home: Path | None, as_json: bool) -> None:
+def show(peer: str, why: bool, limit: int, home: Path | None, as_json: bool) -> None:
     """Show a peer's standing: its feed (a prefix of 8 digits will do) or its peer id."""
-    asked = {"why": "true"} if why else {}
-    document = get(find_home(home).socket, f"/v1/reputation/{peer}", **asked)
+    asked = "true" if why else None
+    document = get(find_home(home).socket, f"/v1/reputation/{peer}", why=asked, limit=limit)
     if as_json:
         print_document(document)
         return
@@ -40,11 +42,22 @@ def show(peer: str, why: bool, home: Path | None, as_json: bool) -> None:
     for name, text in lines.items():
         click.echo(f"{name:<12} {text}")
     for offence in document["offences"]:
-        click.echo(f"{offence['claim']:<12} {offence['rule']}: {offence['what']}")
+        of = "" if offence["feed"] == document["feed"] else f", as feed {offence['feed'][:16]}"
+        click.echo(f"{offence['claim']:<12} {offence['rule']}: {offence['what']}{of}")
     for fact in document["attested"]:
         click.echo(f"{fact['claim']:<12} {fact['text']}, lease {fact['lease'][:16]}")
     for finding in document["why"]:
-        click.echo(f"{finding['name']} = {finding['value']} comes from")
-        for word, names in (("entry", finding["entries"]), ("proof", finding["proofs"])):
-            for name in names:
-                click.echo(f"  {word} {name}")
+        print_finding(finding)
+
+
+def print_finding(finding: dict[str, Any]) -> None:
+    """One number with what it comes from."""
+    click.echo(f"{finding['name']} = {finding['value']} comes from")
+    if finding["note"]:
+        click.echo(f"  {finding['note']}")
+    lists = {"word of": "said_by", "entry": "entries", "overdue": "overdue", "proof": "proofs"}
+    for word, key in lists.items():
+        for name in finding[key]:
+            click.echo(f"  {word} {name}")
+    if finding["left_out"]:
+        click.echo(f"  and {finding['left_out']} more; see them with --limit")

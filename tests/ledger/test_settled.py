@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ledger.bodies import Statement, read_body
 from ledger.fold import State
+from ledger.reasons import explain
 from ledger.rules import (
     BUNDLES,
     prefix_of,
@@ -201,8 +202,9 @@ def test_an_offender_gets_nothing_and_nothing_flows_through_it() -> None:
     assert trust.view.barred_by(owner.public) is not None
     assert trust.view.barred_by(stranger.public) is None
     assert trust.credit(stranger.public, MONEY) > 0
-    why = trust.explain(owner.public, MONEY)
-    assert all(finding.proofs == (read_case(raw, NET).id,) for finding in why)
+    why = {finding.name: finding for finding in explain(trust, owner.public, MONEY)}
+    for name in ("kept_ppm", "credit_micro", "flow_micro", "reliability_ppm"):
+        assert why[name].proofs == (read_case(raw, NET).id,)
 
 
 def test_a_forked_peer_keeps_a_part_of_its_weight_for_a_while() -> None:
@@ -262,7 +264,7 @@ def test_whatever_order_entries_come_in_and_however_often_all_numbers_are_the_sa
             state.apply(entry)
         trust = seen(state, signer(3), *proofs)
         peers: list[PublicKey] = [signer(n).public for n in range(1, 7)]
-        told.append([(trust.explain(peer, MONEY), trust.digest(peer, MONEY)) for peer in peers])
+        told.append([(explain(trust, peer, MONEY), trust.digest(peer, MONEY)) for peer in peers])
     assert told[0] == told[1]
 
 
@@ -276,9 +278,16 @@ def test_all_feeds_of_an_account_answer_for_what_one_has_done() -> None:
     state = story.state()
     assert state.feeds_of_account(owner.public) == sorted([owner.public, other.public])
     assert state.feeds_of_account(renter.public) == [renter.public]
-    here = seen(state, renter, double_lease(opened()))
-    assert here.view.kept_ppm(other.public) == here.view.kept_ppm(owner.public) == 0
+    raw = double_lease(opened())
+    here, case = seen(state, renter, raw), read_case(raw, NET)
+    for feed in (owner.public, other.public):
+        assert here.view.kept_ppm(feed) == 0
+        assert here.view.barred_by(feed) == here.view.verdicts_of(feed)[0]
+        kept = explain(here, feed, MONEY)[0]
+        assert (kept.name, kept.proofs, kept.entries) == ("kept_ppm", (case.id,), case.entries)
     assert here.view.kept_ppm(renter.public) == 1_000_000
+    assert here.view.barred_by(renter.public) is None
+    assert here.view.verdicts_of(renter.public) == ()
 
 
 def test_what_a_feed_gave_its_author_ends_where_its_account_says() -> None:

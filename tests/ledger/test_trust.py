@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledger.reasons import explain
 from ledger.trades import Facts, Risk, Trade
 from ledger.trust import Trust, lower_bound_ppm
 from ledger.view import Failure, view_of
@@ -19,7 +20,6 @@ from tests.make_standing import (
     MONEY,
     OPEN,
     TODAY,
-    entry_id,
     failure,
     peer,
     risk,
@@ -31,6 +31,9 @@ T = TypeVar("T")
 HONEST = 12
 FIRST_SYBIL = 100
 UNIT = BUNDLE.period_micro
+VOICE = BUNDLE.voice_micro_max
+PERIODS = VOICE // UNIT
+"""As many fill a voice."""
 
 
 def credit(of: Trust, number: int) -> int:
@@ -199,6 +202,36 @@ def test_a_complaint_counts_as_far_as_flow_reaches_its_reporter() -> None:
     assert told[0].reliability_ppm < told[1].reliability_ppm < told[3].reliability_ppm
 
 
+@pytest.mark.parametrize(
+    ("good", "bad", "believed"),
+    [
+        (PERIODS - 1, 0, (VOICE - UNIT, 0)),
+        (PERIODS, 0, (VOICE, 0)),
+        (PERIODS + 1, 0, (VOICE, 0)),
+        (0, 1_000 * PERIODS, (0, VOICE)),
+        (3 * PERIODS, PERIODS, (VOICE * 3 // 4, VOICE // 4)),
+    ],
+)
+@pytest.mark.parametrize("reporter", [0, 1], ids=["ego", "another"])
+def test_one_reporter_is_believed_for_so_much_however_much_it_tells(
+    reporter: int, good: int, bad: int, believed: tuple[int, int]
+) -> None:
+    served = trade(9, reporter, 1, used=good * BUNDLE.period_ms)
+    seen = trust(
+        trade(0, 1, 10 * VOICE), served, failures=(failure(reporter, 9, bad),), bundle=BUNDLE
+    )
+    record = seen.record(peer(9), MONEY)
+    assert (record.good_micro, record.bad_micro) == believed
+
+
+def test_each_reporter_has_a_voice_of_its_own() -> None:
+    friends = [trade(0, one, 10 * VOICE) for one in (1, 2, 3)]
+    praise = [trade(9, one, 1, used=2 * PERIODS * BUNDLE.period_ms) for one in (0, 1, 2, 3)]
+    for heard in range(5):
+        seen = trust(*friends, *praise[:heard], bundle=BUNDLE)
+        assert seen.record(peer(9), MONEY).good_micro == heard * VOICE
+
+
 def test_an_owner_without_history_has_one_half() -> None:
     assert reliability(trust(bundle=BUNDLE), 9) == 500_000 == lower_bound_ppm(0, 0, BUNDLE)
 
@@ -238,25 +271,13 @@ def test_order_and_repetition_change_no_number_no_reason_and_no_digest(
 
     def told(of: list[Trade], at_risk: list[Risk], failed: list[Failure]) -> object:
         seen = trust(*of, risks=tuple(at_risk), failures=tuple(failed))
-        return seen.explain(peer(subject), MONEY), seen.digest(peer(subject), MONEY)
+        return explain(seen, peer(subject), MONEY), seen.digest(peer(subject), MONEY)
 
     def mixed(of: list[T]) -> list[T]:
         return dice.sample([*of, *of[:2]], len(of) + 2)
 
     first = told(trades, risks, failures)
     assert told(mixed(trades), mixed(risks), mixed(failures)) == first
-
-
-def test_each_number_is_explained_by_the_entries_that_it_comes_from() -> None:
-    way = (trade(0, 1, 40), trade(1, 2, 30))
-    aside, served = trade(0, 3, 10), trade(2, 0, 5)
-    seen = trust(*way, aside, served, risks=(risk(0, 3, 10),), bundle=OPEN)
-    by_name = {each.name: each for each in seen.explain(peer(2), MONEY)}
-    halves = [half for each in (*way, aside, served) for half in each.halves]
-    assert by_name["credit_micro"].value == 35
-    assert by_name["credit_micro"].entries == tuple(sorted((*halves, entry_id(0, 3, 0))))
-    assert by_name["reliability_ppm"].entries == tuple(sorted(served.halves))
-    assert by_name["kept_ppm"].value == 1_000_000
 
 
 def test_a_digest_covers_what_the_numbers_come_from() -> None:

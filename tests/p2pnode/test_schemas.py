@@ -11,7 +11,7 @@ import trio
 
 from p2pnode.api.app import build_app
 from p2pnode.api.job_routes import job_routes
-from p2pnode.api.ledger_documents import PruneOrder
+from p2pnode.api.ledger_documents import ExportOrder, ImportOrder, PruneOrder
 from p2pnode.api.ledger_routes import ledger_routes
 from p2pnode.api.money_routes import money_routes
 from p2pnode.api.schemas import DOCUMENTS, schema_of
@@ -22,6 +22,7 @@ from p2pnode.ledger_views import LedgerViews
 from p2pnode.matching.search import Wish
 from p2pnode.money_views import money_views
 from p2pnode.network.memory_transport import MemoryHub
+from p2pnode.reputation_views import reputation_of
 from p2pnode.status import arrivals_of, offers_of, services_of, status_of
 from protocol.errors import LocalFault
 from tests.json_schema import faults
@@ -86,7 +87,7 @@ async def test_what_a_node_tells_keeps_to_its_schemas(
     tmp_path: Path, nursery: trio.Nursery, autojump_clock: trio.abc.Clock
 ) -> None:
     party = Party(tmp_path, nursery, MemoryHub())
-    await party.add(ask=300_000)
+    owner = (await party.add(ask=300_000)).node
     renter = (await party.add(ask=None)).node
     await trio.sleep(5)
     file = renter.jobs.submit(make_submission(renter))
@@ -113,6 +114,9 @@ async def test_what_a_node_tells_keeps_to_its_schemas(
         ledger.evidence(None, limit=9),
         ledger.forks(),
         await ledger.prune(PruneOrder(older_than_ms=86_400_000)),
+        await ledger.export_to(ExportOrder(file=str(tmp_path / "export"))),
+        await ledger.import_from(ImportOrder(file=str(tmp_path / "export"))),
+        reputation_of(renter, owner.identity.feed.public.hex(), why=True),
     ]
     for document in map(as_json, told):
         assert faults(document, schema_of(document["schema"])) == []

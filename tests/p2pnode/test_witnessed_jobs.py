@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from ledger import reasons
 from ledger.attested import non_deliveries
 from ledger.receipt import check_receipt
 from p2pnode.execution.engine import Run
@@ -113,8 +114,13 @@ async def test_witnesses_of_a_lost_owner_attest_it_and_the_renter_moves(
     (fact,) = non_deliveries(state)
     assert (fact.owner, fact.n, fact.quorum) == (lost, 3, 2)
     assert fact.is_enough
-    document = reputation_of(renter.node, lost.hex(), why=False)
+    document = reputation_of(renter.node, lost.hex(), why=True)
     assert [each.claim for each in document.attested] == ["attested"]
     assert document.attested[0].text.endswith(f"attested {fact.k} of 3")
     assert (document.standing, document.kept_ppm, document.offences) == ("good", 1_000_000, ())
     assert document.failures_seen == 1  # its own observation, told apart
+    probes = tuple(each.hex() for each in fact.by)
+    assert (document.attested[0].probes, document.attested[0].left_out) == (probes, 0)
+    why = {each.name: each for each in document.why}
+    assert (why["bad_micro"].entries, why["bad_micro"].note) == (probes, reasons.OWN_TOO)
+    assert (why["failures_seen"].entries, why["failures_seen"].note) == ((), reasons.OWN)
