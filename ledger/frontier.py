@@ -8,6 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from ledger.dealings import Dealings
 from ledger.entry import Entry, read_entry
 from ledger.evidence import check
 from ledger.keys import number
@@ -105,37 +106,69 @@ class Frontier:
     def __init__(self, ledger: Ledger, *, feeds_max: int = FEEDS_MAX) -> None:
         self._ledger = ledger
         self._feeds_max = feeds_max
+        self._dealings = Dealings(ledger)
         self.heads: Items[HeadItem] = Items()
         self.proofs: Items[Digest] = Items()
+        self.expected: dict[PublicKey, None] = {}
+        """Feeds of which nothing is here yet, and which sessions are bringing now."""
         self._raw: dict[Digest, bytes] = {}
         self._offenders: dict[Digest, PublicKey] = {}
+        self._proved: dict[tuple[PublicKey, bytes], Digest] = {}
+        """What is kept for each offence."""
+        self._accusations = ledger.accusations
         for head in ledger.heads():
             self.refresh(head.feed)
+        for raw in ledger.evidence():
+            self._learn(raw)
         self.refresh_proofs()
 
     def has_room_for(self, feed: PublicKey) -> bool:
-        """Whether entries of this feed may be taken: new feeds are up to a bound."""
-        return len(self.heads) < self._feeds_max or self.heads.get(feed_key(feed)) is not None
+        """Whether entries of this feed may be taken: those of strangers are up to a bound."""
+        return self._count() < self._feeds_max or not self.is_stranger(feed)
+
+    def is_crowded(self) -> bool:
+        """Whether so much of the room is taken that strangers are let in at a pace."""
+        return self._count() >= self._feeds_max // 2
+
+    def is_stranger(self, feed: PublicKey) -> bool:
+        """Whether nothing of this feed is here, and it is neither ours nor named in ours."""
+        return (
+            self.heads.get(feed_key(feed)) is None
+            and self._ledger.waiting_end(feed) is None
+            and feed != self._ledger.feed
+            and feed not in self._dealings
+        )
+
+    def _count(self) -> int:
+        return len(self.heads) + len(self.expected)
 
     def refresh(self, feed: PublicKey) -> None:
         """The ledger's part of this feed has changed, or may have."""
         item = head_item(self._ledger, feed)
         if item is not None:
             self.heads.put(head_key(item), item, head_stamp(item))
+            self.expected.pop(feed, None)
 
     def refresh_proofs(self) -> bool:
         """The ledger's evidence has changed, or may have; whether it has."""
-        known = {proof_id(raw): raw for raw in self._ledger.evidence()}
-        if known.keys() == self._raw.keys():
+        since, self._accusations = self._accusations, self._ledger.accusations
+        news = [self._learn(raw) for raw in self._ledger.evidence_since(since)]
+        return any(news)
+
+    def _learn(self, raw: bytes) -> bool:
+        """Adds this evidence, in the place of what was kept for the offence; whether it is new."""
+        proof = proof_id(raw)
+        if proof in self._raw:
             return False
-        proofs: Items[Digest] = Items()
-        for proof, raw in known.items():
-            proofs.put(proof_key(proof), proof, proof)
-            if proof not in self._offenders:
-                self._offenders[proof] = offender(self._ledger, raw)
-                self.refresh(self._offenders[proof])
-        self.proofs, self._raw = proofs, known
-        self._offenders = {proof: self._offenders[proof] for proof in known}
+        offence = check(raw, self._ledger.net)
+        named = (offence.offender, offence.key)
+        if (old := self._proved.get(named)) is not None:
+            self.proofs.drop(proof_key(old))
+            del self._raw[old], self._offenders[old]
+        self.proofs.put(proof_key(proof), proof, proof)
+        self._raw[proof], self._offenders[proof] = raw, offence.offender
+        self._proved[named] = proof
+        self.refresh(offence.offender)
         return True
 
     def proof(self, proof: Digest) -> bytes | None:
@@ -158,8 +191,3 @@ class Frontier:
             if feed in feeds:
                 proofs.put(proof_key(proof), proof, proof)
         return proofs
-
-
-def offender(ledger: Ledger, raw: bytes) -> PublicKey:
-    """Whom this evidence accuses. Raises PeerFault as `evidence.check`."""
-    return check(raw, ledger.net).offender

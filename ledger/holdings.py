@@ -6,6 +6,7 @@ The three change together: first the store, then what is remembered of it. SPEC.
 from collections.abc import Iterable
 from typing import Final
 
+from ledger import keys
 from ledger.entry import Link
 from ledger.evidence import check
 from ledger.fold import State
@@ -28,8 +29,8 @@ class Holdings:
         self._is_whole = True
         self.changes = 0
         """Writes so far."""
-        self.accusations = 0
-        """Writes of evidence so far."""
+        self.accused: list[bytes] = []
+        """The keys of the evidence written so far."""
 
     @property
     def is_whole(self) -> bool:
@@ -67,7 +68,12 @@ class Holdings:
     def write_grave(self, batch: Batch) -> None:
         """A batch with evidence: on the disk on return. Raises as `Store.write`."""
         self.write(batch, sync=True)
-        self.accusations += 1
+        self.accused += [key for key in batch if key.startswith(keys.EVIDENCE)]
+
+    def evidence_since(self, count: int) -> list[bytes]:
+        """What was written after the first `count`, and is kept."""
+        found = [self._store.get(key) for key in dict.fromkeys(self.accused[count:])]
+        return [raw for raw in found if raw is not None]
 
     def move_head(self, feed: PublicKey, head: Link) -> None:
         """The feed's main chain ends there now."""

@@ -65,8 +65,8 @@ class Ledger:
 
     @property
     def accusations(self) -> int:
-        """Writes of evidence since the ledger was opened: whoever passes it on compares this."""
-        return self._held.accusations
+        """Evidence written since the ledger was opened: whoever passes it on compares this."""
+        return len(self._held.accused)
 
     @property
     def uuid(self) -> bytes:
@@ -115,6 +115,10 @@ class Ledger:
     def evidence(self) -> list[bytes]:
         """All evidence kept, one for each offence, by offender."""
         return list(self._records.evidence())
+
+    def evidence_since(self, accusations: int) -> list[bytes]:
+        """What was written since there were so many `accusations`, as far as it is kept."""
+        return self._held.evidence_since(accusations)
 
     def offences(self) -> list[Offence]:
         """What the evidence proves."""

@@ -83,7 +83,9 @@ LEAF_MAX: Final = 16
 PREFIX_MAX: Final = 16
 """Digits of a range's prefix: nobody finds LEAF_MAX + 1 keys that agree in 64 bits."""
 FEEDS_MAX: Final = 65_536
-"""Feeds that one replica takes: six times the authors that full replication is meant for."""
+"""Feeds that one replica takes: six times the authors that full replication is meant for. Half of
+these are for whoever comes; of the rest each peer may bring a few in an hour.
+"""
 ITEMS_MAX: Final = 4 * FEEDS_MAX
 """Heads, or offences, of which one peer may tell in one session."""
 ONLY_MAX: Final = 1_024

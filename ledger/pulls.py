@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ledger.admission import Admission
 from ledger.entry import Entry, read_entry
 from ledger.frontier import HeadItem, id_at
 from ledger.ledger import Ledger
@@ -33,9 +34,10 @@ class Pulls:
     What is asked for must bring us on, else the feed is left to a later session.
     """
 
-    def __init__(self, ledger: Ledger, claims: Claims) -> None:
+    def __init__(self, ledger: Ledger, admission: Admission, claims: Claims) -> None:
         """`claims` are those of all sessions with this peer; ours are among them until `end`."""
         self._ledger = ledger
+        self._admission = admission
         self._claims = claims
         self._wanted: dict[PublicKey, HeadItem] = {}
         self._asked: dict[PublicKey, _Asked] = {}
@@ -56,6 +58,7 @@ class Pulls:
     def _drop(self, feed: PublicKey) -> None:
         if self._claims.get(feed) is self._wanted.pop(feed):
             del self._claims[feed]
+        self._admission.leave(feed)
 
     def note_listed(self, part: Part[HeadItem]) -> None:
         """We tell the peer this: what comes after a head that we list, it may send at once."""
@@ -114,7 +117,7 @@ class Pulls:
             if count == WANTS_MAX:
                 return
             ask = self._next_ask(theirs)
-            if ask is None:
+            if ask is None or not self._admission.admit(feed):
                 self._drop(feed)
             else:
                 count += 1

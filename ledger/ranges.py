@@ -74,6 +74,12 @@ class Items(Generic[T]):
         self._items[key] = (item, stamp)
         self._root = None
 
+    def drop(self, key: str) -> None:
+        """Nothing is under this key now."""
+        if self._items.pop(key, None) is not None:
+            del self._keys[bisect_left(self._keys, key)]
+            self._root = None
+
     def get(self, key: str) -> T | None:
         """The item under this key."""
         found = self._items.get(key)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from msgspec import UNSET
 
+from ledger.admission import UNPACED, Admission, Pace
 from ledger.bodies import GRANT, RELEASE
 from ledger.entry import Entry
 from ledger.frontier import Frontier, HeadItem, head_key, proof_id, proof_key
@@ -91,12 +92,13 @@ class Session:
         is_opener: bool,
         may_trust: bool = False,
         claims: Claims | None = None,
+        pace: Pace = UNPACED,
     ) -> None:
         """`only` are the feeds that we want to talk about, None all.
 
         `keeps` says whether we talk about a feed that the opener names; `may_trust`, whether
         entries of which many are missing may wait to be judged. `claims` are shared by sessions
-        with the same peer that need not bring the same entries twice.
+        with the same peer that need not bring the same entries twice. `pace` is the peer's.
         """
         self._ledger = ledger
         self._frontier = frontier
@@ -104,7 +106,8 @@ class Session:
         self._keeps = keeps
         self._is_opener = is_opener
         self._may_trust = may_trust
-        self._pulls = Pulls(ledger, Claims() if claims is None else claims)
+        self._admission = Admission(frontier, named=self._only, pace=pace)
+        self._pulls = Pulls(ledger, self._admission, Claims() if claims is None else claims)
         self._talk: _Talk | None = None
         self._to_send: list[bytes] = []
         self._changed: Feeds = {}
@@ -252,7 +255,7 @@ class Session:
         for item in heads:
             if talk.only is not None and item.feed not in talk.only:
                 raise PeerFault("sync.scope", "a feed that this session is not about")
-            if self._frontier.has_room_for(item.feed):
+            if self._admission.may_want(item.feed):
                 self._pulls.add(item)
         for proof in talk.proofs.take(turn.offences or Part()):
             talk.wanted_proofs[proof] = None

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from ledger.admission import UNPACED, Pace
 from ledger.entry import Entry
 from ledger.frontier import Frontier
 from ledger.ledger import Ledger, Taken
@@ -40,6 +41,7 @@ class Replica:
         only: tuple[PublicKey, ...] | None = None,
         may_trust: bool = False,
         claims: Claims | None = None,
+        pace: Pace = UNPACED,
     ) -> Session:
         self.frontier.refresh_proofs()
         return Session(
@@ -50,6 +52,7 @@ class Replica:
             is_opener=is_opener,
             may_trust=may_trust,
             claims=claims,
+            pace=pace,
         )
 
 

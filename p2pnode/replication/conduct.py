@@ -26,6 +26,14 @@ ENTRY_S_MIN: Final = 0.0001
 """What one entry is charged of that time, if it took less."""
 CONFLICT_ENTRIES: Final = 50
 """What a conflict is charged as: it is compared with all others at its place, in up to 30 ms."""
+FEEDS_PER_S: Final = 64 / 3_600
+FEEDS_BURST: Final = 64
+"""Feeds of strangers that one peer may bring once half of the room is taken: 46,000 in a month,
+and three weeks for who wants to take the other half with made-up ones.
+"""
+ALL_FEEDS_PER_S: Final = 1_024 / 3_600
+ALL_FEEDS_BURST: Final = 1_024
+"""All peers together, since peers are made up as easily as feeds: at least 32 hours for them."""
 TURNS_PER_S: Final = 20
 TURNS_BURST: Final = 200
 """Bounds what one peer can make us read and send to a few megabytes a second."""
@@ -54,6 +62,10 @@ class Conduct:
         self.statistics: Final = Statistics()
         self._strangers = _budget(STRANGERS_PER_S, STRANGERS_BURST)
         self._spare: Budget[None] = Budget(per_s=SPARE, burst=SPARE_BURST_S, keys_max=1)
+        self._feeds = _budget(FEEDS_PER_S, FEEDS_BURST)
+        self._all_feeds: Budget[None] = Budget(
+            per_s=ALL_FEEDS_PER_S, burst=ALL_FEEDS_BURST, keys_max=1
+        )
         self._turns = _budget(TURNS_PER_S, TURNS_BURST)
         self._faults = _budget(FAULTS_PER_S, FAULTS_BURST)
 
@@ -81,6 +93,23 @@ class Conduct:
         """
         await trio.sleep(self._strangers.draw(peer, trio.current_time(), CONFLICT_ENTRIES))
 
+    def take_feed(self, peer: PeerId) -> bool:
+        """Whether the peer may bring one more stranger's feed, which is then counted."""
+        now_s = trio.current_time()
+        if min(self._feeds.left(peer, now_s), self._all_feeds.left(None, now_s)) < 1:
+            return False
+        self._draw_feed(peer, 1)
+        return True
+
+    def give_back_feed(self, peer: PeerId) -> None:
+        """One that was counted did not come."""
+        self._draw_feed(peer, -1)
+
+    def _draw_feed(self, peer: PeerId, count: int) -> None:
+        now_s = trio.current_time()
+        self._feeds.draw(peer, now_s, count)
+        self._all_feeds.draw(None, now_s, count)
+
     def count(self, peer: PeerId, fault: PeerFault) -> None:
         """The peer broke a rule."""
         refused = self.statistics.refused
@@ -99,6 +128,20 @@ class Conduct:
         """Raises Unavailable for a peer that is shunned."""
         if self.is_shunned(peer):
             raise Unavailable("shunned for the rules it broke")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerPace:
+    """See Pace."""
+
+    conduct: Conduct
+    peer: PeerId
+
+    def take(self) -> bool:
+        return self.conduct.take_feed(self.peer)
+
+    def give_back(self) -> None:
+        self.conduct.give_back_feed(self.peer)
 
 
 def _budget(per_s: float, burst: float) -> Budget[PeerId]:

@@ -20,7 +20,7 @@ from ledger.limits import ONLY_MAX
 from ledger.pulls import Claims
 from ledger.sync import Session
 from p2pnode.network.transport import Streams
-from p2pnode.replication.conduct import Conduct, Statistics
+from p2pnode.replication.conduct import Conduct, PeerPace, Statistics
 from p2pnode.replication.conversation import Conversation
 from p2pnode.replication.judging import LateJudge
 from protocol.errors import PeerFault, Unavailable
@@ -216,7 +216,12 @@ class Replication:
         return (self.ledger.feed, *sorted(chosen))
 
     def _session(
-        self, only: tuple[PublicKey, ...] | None, claims: Claims | None, *, is_opener: bool
+        self,
+        peer: PeerId,
+        only: tuple[PublicKey, ...] | None,
+        claims: Claims | None,
+        *,
+        is_opener: bool,
     ) -> Session:
         """`claims` are None if somebody waits for what is asked: then it is judged as it comes."""
         frontier = self._frontier
@@ -232,6 +237,7 @@ class Replication:
             is_opener=is_opener,
             may_trust=claims is not None,
             claims=claims,
+            pace=PeerPace(conduct=self._conduct, peer=peer),
         )
 
     def _claims_of(self, peer: PeerId) -> Claims:
@@ -289,7 +295,7 @@ class Replication:
                 stream = await self._streams.open_stream(peer, PROTOCOL)
                 async with stream:
                     claims = self._claims_of(peer) if is_enough is _never else None
-                    session = self._session(only, claims, is_opener=True)
+                    session = self._session(peer, only, claims, is_opener=True)
                     talk = self._conversation(peer, session, is_enough)
                     await talk.hold(stream, session.hello())
         except PeerFault as fault:
@@ -314,7 +320,7 @@ class Replication:
             with trio.fail_after(SESSION_S):
                 await self._conduct.wait_turn(peer)
                 claims = self._claims_of(peer)
-                session = self._session(self._only(), claims, is_opener=False)
+                session = self._session(peer, self._only(), claims, is_opener=False)
                 await self._conversation(peer, session, _never).hold(stream, None)
         except PeerFault as fault:
             self._conduct.count(peer, fault)

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from ledger.limits import RECEIPT_BYTES_MAX
 from ledger.receipt import check_receipt, net_named_by
+from p2pnode.receipt_check import verify_receipt
 from protocol.codec import encode
-from protocol.errors import PeerFault
+from protocol.errors import LocalFault, PeerFault
 from protocol.lease import charge
 from protocol.units import Micros, NetId
 from tests.ledger_vectors import FOLDER
@@ -129,6 +130,19 @@ def test_no_altered_byte_goes_unseen(name: str, count: int) -> None:
             check_receipt(whole[:place] + bytes([value]) + whole[place + 1 :], NET)
         tried += 1
     assert tried == count
+
+
+@pytest.mark.slow
+def test_no_altered_byte_goes_unseen_where_the_file_itself_names_the_network() -> None:
+    """As `p2pnode receipt verify` without `--network`: of which it is, is altered too."""
+    assert verify_receipt(WHOLE, None).network.id == NET.hex()
+    of_network = [place for place in range(len(WHOLE)) if WHOLE.startswith(NET, place)]
+    assert len(of_network) >= 2
+    changes = random.Random(WHOLE).sample(list(mutations(WHOLE, 2 * len(WHOLE))), 1_000)
+    changes += [(at + n, WHOLE[at + n] ^ 1) for at in of_network for n in range(len(NET))]
+    for place, value in changes:
+        with pytest.raises(LocalFault, match=r"does not hold|not known here"):
+            verify_receipt(WHOLE[:place] + bytes([value]) + WHOLE[place + 1 :], None)
 
 
 def test_no_shortened_or_lengthened_receipt_holds() -> None:

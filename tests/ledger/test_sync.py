@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from ledger.entry import Entry
 from ledger.fork_evidence import prove_fork
-from ledger.frontier import Frontier
 from ledger.limits import CONFLICTS_MAX, WANTS_MAX
 from ledger.pulls import Claims
 from protocol.codec import encode_plain
@@ -222,13 +221,19 @@ def test_a_session_about_some_feeds_brings_no_others_but_all_evidence() -> None:
     assert len(again.frames) == 2
 
 
-def test_strangers_are_taken_up_to_a_bound() -> None:
-    one, two = replica(50), replica(51)
-    one.take(*FEED, *OTHER)
-    two.take(*FEED[:2])
-    two.frontier = Frontier(two.ledger, feeds_max=1)
-    sync(two, one)
-    assert two.ids() == sorted(entry.id for entry in FEED)
+def test_kinds_that_nobody_knows_yet_are_kept_and_passed_on() -> None:
+    one, two, three = replica(50), replica(51), replica(52)
+    feed = Feed(signer(101))
+    first = feed.open()
+    unknown = feed.take(feed.draft_raw(77, b"\xa0"))
+    one.take(first, unknown, feed.add(statement()))
+    for here, there in ((two, one), (three, two)):
+        sync(here, there)
+        assert here.ids() == one.ids()
+        assert list(here.ledger.entries(unknown.feed, 1, 2)) == [unknown.raw]
+        assert here.ledger.verify().broken is None
+    assert three.roots() == one.roots()
+    assert three.ledger.state == one.ledger.state
 
 
 @pytest.mark.slow

@@ -5,15 +5,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger import keys
+from ledger.debts import debts_of
 from ledger.entry import Entry
 from ledger.guard import MemoryGuard
 from ledger.ledger import Ledger, Taken
 from ledger.limits import TRUST_FROM
+from ledger.rules import read_case
 from ledger.store import MemoryStore
+from ledger.trust import Trust
+from ledger.view import look
 from protocol.errors import PeerFault
-from protocol.units import Signature
-from tests.make_ledger import OWNER, STRANGER, Feed, at, grant, ledger, signer, statement
+from protocol.units import PublicKey, Signature
+from testnet.replica import fold_digest
+from tests.make_ledger import (
+    NET,
+    OWNER,
+    RENTER,
+    STRANGER,
+    Feed,
+    at,
+    grant,
+    ledger,
+    signer,
+    statement,
+)
 from tests.make_ledger_faults import copy_of
+from tests.make_standing import MONEY, TODAY, Story
 from tests.make_sync import Replica, feed_of, forked_feed, replica, talk
 
 FEED = feed_of(101, 12)
@@ -141,6 +158,69 @@ def test_a_double_lease_that_waits_is_no_evidence_yet() -> None:
     judge_all(here)
     assert {offence.rule for offence in here.offences()} >= {"A4"}
     assert at(0) > 0
+
+
+SELLER = signer(4)
+
+
+def traded() -> dict[PublicKey, list[Entry]]:
+    """Two feeds that settle 9 USD, and a third that leases one counter twice."""
+    story = Story()
+    story.settle(SELLER, RENTER, 9_000_000)
+    story.claim(SELLER, RENTER, 1_000_000, is_paid=False)
+    feed = story.feed(OWNER)
+    entries = [*story.entries, feed.add(grant()), feed.add(grant(nonce=1))]
+    return {
+        by.public: [entry for entry in entries if entry.feed == by.public]
+        for by in (SELLER, RENTER, OWNER)
+    }
+
+
+TRADED = traded()
+
+
+def counted(here: Ledger) -> list[object]:
+    """All that entries can add up to: evidence, offences, the fold, debts, standing."""
+    cases = tuple(read_case(raw, NET) for raw in here.evidence())
+    trust = Trust(look(here.state, cases, ego=RENTER.public, epoch=TODAY))
+    return [
+        here.evidence(),
+        here.offences(),
+        fold_digest(here.state),
+        debts_of(here.state, SELLER.public),
+        trust.view.facts,
+        trust.view.kept,
+        trust.credit(SELLER.public, MONEY),
+        trust.reliability(SELLER.public, MONEY),
+    ]
+
+
+@settings(max_examples=20)
+@given(st.data())
+def test_i7_what_waits_reaches_neither_evidence_nor_the_fold_nor_debts_nor_trust(
+    data: st.DataObject,
+) -> None:
+    here, judged = ledger(STRANGER), ledger(STRANGER)
+    for entries in TRADED.values():
+        place = data.draw(st.integers(0, 2))
+        for each in (here, judged):
+            assert each.ingest_run(entries[:place]).fault is None
+    before = counted(here)
+    for feed, entries in TRADED.items():
+        head = here.head(feed)
+        rest = entries[0 if head is None else head.seq + 1 :]
+        split = data.draw(st.integers(0, len(rest)))
+        for run in (rest[:split], rest[split:]):
+            assert not run or here.take_on_trust(tuple(run))
+            assert counted(here) == before
+    while feeds := here.waiting_feeds():
+        taken, _ = here.judge_waiting(
+            data.draw(st.sampled_from(feeds)), data.draw(st.integers(1, 3))
+        )
+        assert judged.ingest_run(taken).fault is None
+        assert counted(here) == counted(judged)
+    for told, nothing in zip(counted(here), counted(ledger(STRANGER)), strict=True):
+        assert told != nothing
 
 
 LONG = feed_of(104, TRUST_FROM + 100)
