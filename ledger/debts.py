@@ -4,9 +4,11 @@ Read off the fold; the same from the same set of entries. Sums of different mone
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from msgspec import UNSET
 
+from ledger.bodies import Statement
 from ledger.fold import Account, Half, State
 from ledger.statements import paid_of
 from ledger.trades import agreed_pairs, in_force
@@ -44,7 +46,10 @@ class Debt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """What one half of an owner added to its account."""
+    """What one half of an owner added to its account.
+
+    Where both have signed only a part of that, it makes two lines.
+    """
 
     owner: PublicKey
     renter: PublicKey
@@ -57,7 +62,12 @@ class Line:
     amount_micro: int
     paid_micro: int
     is_agreed: bool
-    """Whether the renter has signed the same numbers."""
+    """Whether both have signed for this use and amount; what was paid is the owner's word alone."""
+
+
+class _Growth(NamedTuple):
+    used: int
+    amount: int
 
 
 def debts_of(state: State, feed: PublicKey) -> list[Debt]:
@@ -75,10 +85,11 @@ def debt_of(state: State, owner: PublicKey, renter: PublicKey, money: str) -> De
 def lines_of(state: State, feed: PublicKey) -> list[Line]:
     """The lines of all accounts in which this feed is one side, oldest first.
 
-    The lines of an account add up to its owner's newest half.
+    Those of an account add up to what `debts_of` says of it: the agreed ones to what is agreed, the
+    others to what is claimed, and all to what is paid.
     """
     lines = [line for account in _accounts(state, feed) for line in _lines(state, account)]
-    return sorted(lines, key=lambda line: (line.ts_ms, line.half))
+    return sorted(lines, key=lambda line: (line.ts_ms, line.ctr, line.half))
 
 
 def _accounts(state: State, feed: PublicKey) -> list[Account]:
@@ -123,25 +134,54 @@ def _debt(state: State, account: Account) -> Debt:
 
 def _lines(state: State, account: Account) -> list[Line]:
     owner, renter, money, _ = account
+    debt = _debt(state, account)
+    stated = {half.id: None for half in _stated(state, account)}
     signed = {owners.id: None for owners, _ in _agreed(state, account)}
     lines: list[Line] = []
-    used = amount = paid = 0
-    for half in _stated(state, account):
-        said = half.statement
-        lines.append(
-            Line(
-                owner=owner,
-                renter=renter,
-                money=money,
-                ctr=said.ctr,
-                half=half.id,
-                ts_ms=half.ts_ms,
-                lease=None if said.lease is UNSET else Digest(said.lease),
-                used_ms=said.used_ms - used,
-                amount_micro=said.amount_micro - amount,
-                paid_micro=paid_of(said) - paid,
-                is_agreed=half.id in signed,
+    top = _Growth(0, 0)
+    paid = 0
+    for half in state.halves(owner, renter, money=money):
+        said, arrived = half.statement, max(paid, paid_of(half.statement))
+        parts: list[tuple[_Growth, bool]] = []
+        if half.id in stated:
+            new = _Growth(max(top.used, said.used_ms), max(top.amount, said.amount_micro))
+            nothing = (_Growth(0, 0), half.id in signed)
+            parts = _parts(top, new, agreed=_Growth(debt.used_ms, debt.agreed_micro)) or [nothing]
+            top = new
+        elif arrived > paid:
+            # It gives its author nothing, but what it says against itself stands: SPEC.md 14.7.
+            parts = [(_Growth(0, 0), False)]
+        for growth, is_agreed in parts:
+            lines.append(
+                Line(
+                    owner=owner,
+                    renter=renter,
+                    money=money,
+                    ctr=said.ctr,
+                    half=half.id,
+                    ts_ms=half.ts_ms,
+                    lease=_lease_of(said) if half.id in stated else None,
+                    used_ms=growth.used,
+                    amount_micro=growth.amount,
+                    paid_micro=arrived - paid,
+                    is_agreed=is_agreed,
+                )
             )
-        )
-        used, amount, paid = said.used_ms, said.amount_micro, paid_of(said)
+            paid = arrived
     return lines
+
+
+def _parts(before: _Growth, after: _Growth, *, agreed: _Growth) -> list[tuple[_Growth, bool]]:
+    """What came up to `agreed`, and what beyond it; neither if it is nothing."""
+    below = _Growth(
+        min(after.used, agreed.used) - min(before.used, agreed.used),
+        min(after.amount, agreed.amount) - min(before.amount, agreed.amount),
+    )
+    beyond = _Growth(
+        after.used - before.used - below.used, after.amount - before.amount - below.amount
+    )
+    return [part for part in ((below, True), (beyond, False)) if any(part[0])]
+
+
+def _lease_of(said: Statement) -> Digest | None:
+    return None if said.lease is UNSET else Digest(said.lease)

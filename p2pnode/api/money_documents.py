@@ -56,7 +56,10 @@ class SummaryDocument(Struct, frozen=True, kw_only=True):
 
 
 class LineDocument(Struct, frozen=True, kw_only=True):
-    """What one statement of an owner added to its account."""
+    """What one statement of an owner added to its account; all lines add up to the account.
+
+    A statement of which both have signed only a part makes two lines.
+    """
 
     side: Side
     peer_feed: str
@@ -69,7 +72,7 @@ class LineDocument(Struct, frozen=True, kw_only=True):
     amount_micro: int
     paid_micro: int
     claim: Literal["proved", "claimed"]
-    """Proved: both have signed it."""
+    """Proved: both have signed for the use and the amount. What is paid is the owner's word."""
 
 
 class StatementDocument(Struct, frozen=True, kw_only=True):

@@ -6,9 +6,10 @@ import pytest
 import trio
 
 from ledger.receipt import check_receipt
+from p2pnode.accounts import cosigned
 from p2pnode.execution.engine import Ending, Run, RunId
 from p2pnode.execution.fake_engine import FakeEngine, Script
-from p2pnode.execution.meter import Metered
+from p2pnode.execution.meter import Metered, last_tick
 from p2pnode.network.memory_transport import MemoryHub
 from protocol.codec import decode
 from protocol.errors import LocalFault, Unavailable
@@ -119,11 +120,18 @@ async def test_a_job_moves_when_its_owner_dies(
     await trio.sleep(10)
     assert renter.node.jobs.driver(file.id).file.state == "running"
     await stop(first)
+    [lease] = first.node.books.leases()
     done = await ended(renter, file.id)
     assert (done.state, done.attempt) == ("done", 2)
     raw = renter.node.ports.cabinet.get(f"jobs/{file.id}/receipt")
     assert check_receipt(raw or b"", renter.node.net).owner == second.node.identity.feed.public
-    assert done.paid_micro > 0
+    signed = cosigned(renter.node.ports.cabinet, lease.id)
+    assert signed is not None
+    # Who is dead earns nothing: no more than was co-signed last.
+    assert done.paid_micro == unpack(signed.tick, first.node.net, Tick).body.amount_micro > 0
+    metered = last_tick(first.node.ports.cabinet, first.node.net, lease.id)
+    assert metered is not None
+    assert done.paid_micro == metered.amount_micro
 
 
 async def test_a_cancelled_job_stops_and_is_paid_for_what_it_used(

@@ -11,20 +11,28 @@ import trio
 from msgspec.structs import replace
 
 from ledger.debts import Debt, debts_of, lines_of
+from ledger.fold import Lease
 from ledger.receipt import Proven, check_receipt
 from p2pnode import traffic
+from p2pnode.accounts import cosigned
 from p2pnode.api.money_documents import ConfirmOrder
 from p2pnode.cabinet import MemoryCabinet
 from p2pnode.config import Config
 from p2pnode.execution import lease_door
 from p2pnode.execution.fake_engine import Script
+from p2pnode.execution.meter import METERED_BYTES_MAX, Metered
 from p2pnode.matching import offer_sync
 from p2pnode.money_views import money_views
 from p2pnode.network import peers
 from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.replication import replication, spread
+from protocol.codec import decode
 from protocol.genesis import Bounds, Genesis
-from protocol.units import MillisSpan
+from protocol.limits import SEAL_BYTES, TICK_BYTES_MAX
+from protocol.signing import is_signed
+from protocol.tick import COSIGN_DOMAIN, Tick
+from protocol.units import MillisSpan, Signature
+from protocol.wire import Envelope, unpack
 from tests.make_job import make_limits, make_submission
 from tests.make_node import Party, Started
 
@@ -62,9 +70,7 @@ class Let:
         renter = self._party.build(ask=None, gossip="auto", choose=self._choose)
         self.renter = await self._party.start(renter)
         await trio.sleep(5)
-        limits = make_limits(time_ms=self._lasts + MINUTE)
-        wanted = make_submission(self.renter.node, limits=limits, money=MONEY)
-        self.job = self.renter.node.jobs.submit(wanted).id
+        self.submit()
         await trio.sleep(10)
         assert self.state == "running"
         for module, name in (
@@ -77,11 +83,26 @@ class Let:
         ):
             monkeypatch.setattr(module, name, IDLE_S)
 
-    async def reborn(self, dead: Started) -> Started:
+    def submit(self) -> None:
+        """One more job of the renter's, which lasts as long."""
+        limits = make_limits(time_ms=self._lasts + MINUTE)
+        wanted = make_submission(self.renter.node, limits=limits, money=MONEY)
+        self.job = self.renter.node.jobs.submit(wanted).id
+
+    async def wait_until(self, state: str) -> None:
+        """The job has come to this state."""
+        driver = self.renter.node.jobs.driver(self.job)
+        while driver.file.state != state:
+            await driver.changed.wait()
+
+    async def die(self, node: Started) -> None:
+        node.scope.cancel()
+        await node.ended.wait()
+
+    async def reborn(self, node: Started) -> Started:
         """The next life of this node, over what is on its disk; its runs went on."""
-        dead.scope.cancel()
-        await dead.ended.wait()
-        return await self._party.start(self._party.revive(dead.node))
+        await self.die(node)
+        return await self._party.start(self._party.revive(node.node))
 
     def _choose(self, config: Config) -> Config:
         return replace(
@@ -183,7 +204,11 @@ async def test_who_does_not_pay_a_long_lease_loses_it_when_one_billing_period_is
     await let.begin(monkeypatch)
     await trio.sleep(3 * DAY / 1_000)
     [lease] = let.owner.node.books.leases()
-    assert lease.reason in {"unpaid", "consent"}
+    # Who ends it says why, and the renter has it from there, not from its own consent later on.
+    assert lease.reason == "unpaid"
+    told = let.renter.node.ports.ledger.lease(lease.id)
+    assert told is not None
+    assert told.reason == "unpaid"
     assert price(DAY) < let.debt(let.renter).due_micro <= price(DAY + HOUR + MINUTE)
 
 
@@ -202,3 +227,60 @@ async def test_a_lease_whose_sides_die_between_bills_settles_all_the_same(
             let.renter = await let.reborn(let.renter)
     await trio.sleep(DAY / 4_000 + 2 * 3_600)
     check_settled(let, used_ms=4 * DAY - 11, bills=16)
+
+
+def co_signed(of: Started, lease: Lease) -> Tick:
+    """The last tick, by what this side alone has kept: signed by the owner and by the renter."""
+    cabinet, net = of.node.ports.cabinet, of.node.net
+    if of.node.identity.feed.public == lease.owner:
+        raw = cabinet.get(f"leases/{lease.id.hex()}/metered")
+        metered = decode(raw or b"", Metered, size_max=METERED_BYTES_MAX)
+        tick, by = metered.tick, metered.cosign
+    else:
+        kept = cosigned(cabinet, lease.id)
+        assert kept is not None
+        tick, by = kept.tick, kept.by
+    sealed = unpack(tick, net, Tick)
+    assert sealed.signer == lease.owner
+    said = decode(tick, Envelope, size_max=TICK_BYTES_MAX + SEAL_BYTES).b
+    assert is_signed(lease.renter, COSIGN_DOMAIN, net, said, by=Signature(by))
+    return sealed.body
+
+
+async def test_an_owner_that_was_away_for_ninety_days_is_owed_what_was_co_signed_last(
+    party: Party, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.abc.Clock
+) -> None:
+    """It dies when the job is over and nothing is settled yet; either side alone has the sum."""
+    used = 5 * MINUTE - 7
+    let = Let(party, lasts=used, period=10_000)
+    await let.begin(monkeypatch)
+    await let.wait_until("settling")
+    await let.die(let.owner)
+    [lease] = let.owner.node.books.leases()
+    await trio.sleep(90 * DAY / 1_000)
+    monkeypatch.undo()
+    assert let.state == "done"
+    assert let.renter.node.ports.cabinet.get(f"jobs/{let.job}/receipt") is None
+    let.renter = await let.reborn(let.renter)
+    assert co_signed(let.renter, lease).amount_micro == price(used)
+    await let.die(let.renter)
+    let.owner = await let.reborn(let.owner)
+    await trio.sleep(60)
+    assert co_signed(let.owner, lease) == co_signed(let.renter, lease)
+    assert let.debt(let.owner).claimed_micro == price(used)
+    # Whenever the two meet again, the renter answers what it has co-signed.
+    let.renter = await let.reborn(let.renter)
+    await trio.sleep(10 * 60)
+    let.owner.node.provider.refresh()  # or it tells of its offer once an hour
+    await trio.sleep(10)
+    let.submit()
+    await trio.sleep(20 * 60)
+    assert let.state == "done"
+    mine, theirs = let.debt(let.owner), let.debt(let.renter)
+    assert mine == theirs
+    assert (mine.used_ms, mine.agreed_micro, mine.claimed_micro) == (2 * used, 2 * price(used), 0)
+    lines = lines_of(let.renter.node.ports.ledger.state, let.renter.node.identity.feed.public)
+    assert [(line.amount_micro, line.is_agreed) for line in lines] == [(price(used), True)] * 2
+    assert lines[0].lease == lease.id
+    for node in (let.owner.node, let.renter.node):
+        assert node.ports.ledger.offences() == []
