@@ -93,13 +93,19 @@ class Accounts:
     async def answer_tick(self, peer: PeerId, body: bytes) -> bytes:
         """The question `tick` of an owner: our signature. Raises PeerFault."""
         await trio.lowlevel.checkpoint()
-        ask = decode(body, CosignAsk, size_max=FRAME_BYTES_MAX)
-        answer = encode(Cosigned(by=self._cosign(ask.tick, self._reach.who_is(peer).feed)))
-        lease = self._ledger.lease(self._tick(ask.tick).body.lease)
-        assert lease is not None
+        raw = decode(body, CosignAsk, size_max=FRAME_BYTES_MAX).tick
+        lease = self._metered(self._tick(raw), self._reach.who_is(peer).feed)
+        last = self._cosigned(lease.id)
+        is_left = self._cabinet.get(f"left/{lease.id.hex()}") is not None
+        if is_left and (last is None or last.tick != raw):
+            by = None
+        else:
+            by = self._cosign(raw, lease.owner)
         if self._answer_bills(lease):
             self._reach.tell(peer)
-        return answer
+        if by is None:
+            raise PeerFault("tick.left", "the job went to another owner")
+        return encode(Cosigned(by=by))
 
     def _answer_bills(self, lease: Lease) -> bool:
         """Answer the owner's halves that are here, as far as we have signed for them; if any."""
@@ -120,11 +126,7 @@ class Accounts:
 
     def _cosign(self, raw: bytes, owner: PublicKey) -> Signature:
         sealed = self._tick(raw)
-        lease = self._ledger.lease(sealed.body.lease)
-        if lease is None or lease.renter != self._signer.public or not lease.is_accepted:
-            raise PeerFault("tick.lease")
-        if not sealed.signer == owner == lease.owner:
-            raise PeerFault("tick.signer")
+        lease = self._metered(sealed, owner)
         last = self._cosigned(lease.id)
         if last is not None and last.tick == raw:
             return Signature(last.by)
@@ -137,6 +139,15 @@ class Accounts:
         by = self._signer.sign(COSIGN_DOMAIN, self._ledger.net, envelope.b)
         self._cabinet.put(f"ticks/{lease.id.hex()}", encode(CosignedTick(tick=raw, by=by)))
         return by
+
+    def _metered(self, tick: Sealed[Tick], owner: PublicKey) -> Lease:
+        """The lease of ours that this owner meters."""
+        lease = self._ledger.lease(tick.body.lease)
+        if lease is None or lease.renter != self._signer.public or not lease.is_accepted:
+            raise PeerFault("tick.lease")
+        if not tick.signer == owner == lease.owner:
+            raise PeerFault("tick.signer")
+        return lease
 
     async def settle(self, peer: PeerId, lease: Lease, outcome: bytes) -> bytes:
         """Close the account of an ended lease with its owner; the receipt, which holds.

@@ -11,7 +11,7 @@ from p2pnode.bookkeeping import build_bookkeeping
 from p2pnode.checkpointing import keep_summed_up
 from p2pnode.config import Config
 from p2pnode.execution.lease_door import PROTOCOL as LEASE_PROTOCOL
-from p2pnode.execution.worker import Shop
+from p2pnode.execution.shop import Shop
 from p2pnode.execution.workplace import Workplace
 from p2pnode.greeting import Greeting
 from p2pnode.identity import Identity

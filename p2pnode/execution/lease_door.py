@@ -9,7 +9,8 @@ from typing import Final
 import trio
 from msgspec import UNSET
 
-from p2pnode.execution.worker import Shop, Worker
+from p2pnode.execution.shop import Shop
+from p2pnode.execution.worker import Worker
 from p2pnode.network.frames import FrameReader, write_frame
 from protocol.codec import decode, encode
 from protocol.errors import PeerFault

@@ -5,71 +5,32 @@ started again after a crash goes on where the last one was.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 import trio
 from msgspec import UNSET
 
 from ledger.fold import Lease
-from p2pnode.cabinet import Cabinet
-from p2pnode.clock import WallClock
-from p2pnode.execution.engine import Ending, Engine, Run, RunId
-from p2pnode.execution.materials import Materials
-from p2pnode.execution.meter import METERED_BYTES_MAX, Metered
-from protocol.codec import decode, encode
+from p2pnode.execution.engine import Ending, Run, RunId
+from p2pnode.execution.meter import Meter
+from p2pnode.execution.shop import Shop
 from protocol.errors import LocalFault, PeerFault, Unavailable
 from protocol.job import Job
-from protocol.lease import charge
-from protocol.lease_stream import CosignAsk, Cosigned
-from protocol.limits import FRAME_BYTES_MAX, OUTCOME_BYTES_MAX, SEAL_BYTES, TICK_BYTES_MAX
-from protocol.signing import Signer, is_signed
-from protocol.tick import COSIGN_DOMAIN, Outcome, Tick
-from protocol.units import Digest, Millis, MillisSpan, NetId, PublicKey, Signature
-from protocol.wire import Envelope, Sealed, pack, unpack
+from protocol.limits import OUTCOME_BYTES_MAX, SEAL_BYTES
+from protocol.tick import Outcome
+from protocol.units import Millis, MillisSpan
+from protocol.wire import pack, unpack
 
 log = logging.getLogger(__name__)
 
-COSIGN_S: Final = 10
 KEPT_MS: Final = MillisSpan(3_600_000)
 """A renter who was away finds log and output this long after the end of its lease."""
+ASK_AGAIN_S: Final = 300
 STOP_GRACE_MS: Final = MillisSpan(10_000)
 RETRY_ENGINE_S: Final = 1.0
 RETURN_MS: Final = MillisSpan(30_000)
 """After a restart of ours a renter has this long to let us know that it has accepted."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shop:
-    """What all workers share."""
-
-    engine: Engine
-    materials: Materials
-    cabinet: Cabinet
-    signer: Signer
-    net: NetId
-    clock: WallClock
-    is_simulated: Callable[[], bool]
-    """Whether our GPUs are."""
-    device_of: Callable[[bytes], str]
-    """How CUDA names a unit; empty for one that does not exist."""
-    ask_renter: Callable[[PublicKey, str, bytes], Awaitable[bytes]]
-    """ask(feed of the renter, kind, body). Raises Unavailable."""
-    height: Callable[[], int]
-    state_of: Callable[[Digest], Lease | None]
-    """The lease as the ledger has it now."""
-    bill: Callable[[Lease, Sealed[Tick]], None]
-    """State a lease that goes on, up to a tick that both have signed; if it is time to."""
-    close: Callable[[Lease, Sealed[Tick]], None]
-    """State a lease up to its last tick; once, however often it is called."""
-    lapse: Callable[[Lease], None]
-    """Let the units of a lease without a job go. Raises LocalFault."""
-    is_enough: Callable[[Lease], bool]
-    """Whether the renter owes us all that it may."""
-    release_by_consent: Callable[[Lease, Millis, Signature], None]
-    """Let the units go at the time to which the renter has consented. Raises LocalFault."""
 
 
 class Worker:
@@ -89,21 +50,13 @@ class Worker:
         """The renter wants no more of it."""
         self.was_started = shop.cabinet.get(self._name("began")) is not None
         """The engine knows the run, so it has a log."""
-        metered = self.metered
-        self._is_met = metered is not None and metered.cosign != b""
-        """Whether the renter has co-signed, as nobody does who has not accepted."""
+        self.meter: Final = Meter(shop, lease)
         self._claim_by_ms = _lapse_ms(lease)
 
     @property
     def outcome(self) -> bytes | None:
         """The sealed outcome, once there is one."""
         return self._shop.cabinet.get(self._name("outcome"))
-
-    @property
-    def metered(self) -> Metered | None:
-        """The last tick."""
-        raw = self._shop.cabinet.get(self._name("metered"))
-        return None if raw is None else decode(raw, Metered, size_max=METERED_BYTES_MAX)
 
     async def run(self) -> None:
         """From wherever the lease stands to its end. Raises nothing that a renter can cause."""
@@ -117,19 +70,13 @@ class Worker:
             await self._report(self.job, ending)
         self.ended.set()
         outcome = unpack(self.outcome or b"", self._shop.net, Outcome)
-        metered = self.metered
-        last = None if metered is None else unpack(metered.tick, self._shop.net, Tick)
-        if last is not None:
-            self._shop.close(self.lease, last)
+        agreed = self.meter.state()
         log.info(
             "lease ended",
-            extra={
-                "lease": self.run_id,
-                "cause": outcome.body.cause,
-                "amount_micro": 0 if last is None else last.body.amount_micro,
-            },
+            extra={"lease": self.run_id, "cause": outcome.body.cause, "amount_micro": agreed},
         )
         await self._await_consent()
+        self.meter.claim()
 
     async def _await_lapse(self) -> None:
         """A lease without a job holds the units for `lapse_ms`, then they are free again."""
@@ -182,8 +129,10 @@ class Worker:
                 left_s = (self._end_ms() - self._now()) / 1_000
                 with trio.move_on_after(min(period_s, max(left_s, 0))):
                     await self.stop_asked.wait()
-                await self._tick(MillisSpan(self._now() - began))
-                self._bill()
+                await self.meter.tick(MillisSpan(self._now() - began), until=self._end_ms())
+                self.meter.bill()
+                if self.meter.is_left:
+                    break
                 if self._is_unclaimed():
                     log.info("lease not accepted", extra={"lease": self.run_id})
                     break
@@ -193,7 +142,7 @@ class Worker:
             await self._stop()
         [ending] = endings
         used = max(0, min(ending.ended_ms, self._end_ms()) - max(ending.started_ms, began))
-        await self._tick(MillisSpan(used))
+        await self.meter.tick(MillisSpan(used), until=self._end_ms())
         if ending.cause == "engine":
             await self._give_up()
         return ending
@@ -237,56 +186,6 @@ class Worker:
         lease = self._shop.state_of(self.lease.id)
         return self.lease.ended_ms if lease is None else lease.ended_ms
 
-    async def _tick(self, ran: MillisSpan) -> None:
-        """Write down what is owed so far, and ask the renter to co-sign it."""
-        before = self.metered
-        last = None if before is None else unpack(before.tick, self._shop.net, Tick).body
-        request = self.lease.request
-        now = self._now()
-        most = max(0, min(now, self._end_ms()) - request.start_ms)
-        used = MillisSpan(min(ran, most) * len(request.units))
-        if last is not None:
-            used = MillisSpan(max(used, last.used_ms))
-        tick = Tick(
-            lease=self.lease.id,
-            n=1 if last is None else last.n + 1,
-            used_ms=used,
-            amount_micro=charge(used, request.micro_per_gpu_hour),
-            at_ms=now,
-            head_seq=self._shop.height(),
-        )
-        raw = pack(tick, signer=self._shop.signer, net=self._shop.net)
-        self._keep("metered", encode(Metered(tick=raw)))
-        with trio.move_on_after(COSIGN_S):
-            await self._cosign(raw)
-
-    def _bill(self) -> None:
-        """State what both have signed; more than that the renter could not answer."""
-        metered = self.metered
-        if metered is not None and metered.cosign:
-            self._shop.bill(self.lease, unpack(metered.tick, self._shop.net, Tick))
-
-    async def _cosign(self, tick: bytes) -> None:
-        """The renter's signature under the last tick, if it gives one."""
-        shop = self._shop
-        try:
-            body = await shop.ask_renter(self.lease.renter, "tick", encode(CosignAsk(tick=tick)))
-            by = decode(body, Cosigned, size_max=FRAME_BYTES_MAX).by
-        except (Unavailable, PeerFault) as error:
-            log.info("tick not co-signed", extra={"lease": self.run_id, "why": str(error)})
-            return
-        self.take_cosign(by)
-
-    def take_cosign(self, by: Signature) -> None:
-        """Keep the renter's signature under the last tick; another one is dropped."""
-        metered = self.metered
-        if metered is None:
-            return
-        envelope = decode(metered.tick, Envelope, size_max=TICK_BYTES_MAX + SEAL_BYTES)
-        if is_signed(self.lease.renter, COSIGN_DOMAIN, self._shop.net, envelope.b, by=by):
-            self._is_met = True
-            self._keep("metered", encode(Metered(tick=metered.tick, cosign=by)))
-
     async def _report(self, job: Job, ending: Ending) -> None:
         """Pack the output and sign how the job ended; durable on return."""
         shop = self._shop
@@ -321,9 +220,13 @@ class Worker:
             await self.consented.wait()
         if self._is_unclaimed() or self._shop.is_enough(self.lease):
             self._lapse()
-        left_s = max(0, self._end_ms() + KEPT_MS - self._now()) / 1_000
-        with trio.move_on_after(left_s):
-            await self.consented.wait()
+        while not self.consented.is_set() and self._now() < self._end_ms() + KEPT_MS:
+            left_s = (self._end_ms() + KEPT_MS - self._now()) / 1_000
+            with trio.move_on_after(min(left_s, ASK_AGAIN_S)):
+                await self.consented.wait()
+                return
+            # Who has its job's outputs but could not settle still co-signs, and answers.
+            await self.meter.ask()
 
     async def _await_input(self, size: int) -> bool:
         """Whether all of the input came before the lease lapses."""
@@ -348,7 +251,7 @@ class Worker:
         lease = self._shop.state_of(self.lease.id)
         return (
             self._now() >= self._claim_by_ms
-            and not self._is_met
+            and not self.meter.is_met
             and lease is not None
             and not lease.is_accepted
         )

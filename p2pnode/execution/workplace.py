@@ -10,7 +10,8 @@ from msgspec import UNSET
 from ledger.bodies import consent_bytes
 from ledger.fold import Lease
 from p2pnode.execution.lease_door import serve_renter
-from p2pnode.execution.worker import Shop, Worker
+from p2pnode.execution.shop import Shop
+from p2pnode.execution.worker import Worker
 from p2pnode.network.exchange import Handler
 from protocol.certificate import Certificate
 from protocol.codec import decode, encode
@@ -155,7 +156,7 @@ class Workplace:
     async def _answer_tick(self, peer: PeerId, body: bytes) -> bytes:
         await trio.lowlevel.checkpoint()
         asked = decode(body, LeaseName, size_max=SETTLE_BYTES_MAX)
-        metered = self._worker_for(peer, asked.lease).metered
+        metered = self._worker_for(peer, asked.lease).meter.last
         if metered is None:
             raise PeerFault("tick.none")
         return encode(CosignAsk(tick=metered.tick))
@@ -165,7 +166,7 @@ class Workplace:
         settle = decode(body, Settle, size_max=SETTLE_BYTES_MAX)
         worker = self._worker_for(peer, settle.lease)
         if settle.cosign is not UNSET:
-            worker.take_cosign(settle.cosign)
+            worker.meter.take(settle.cosign)
         lease = self._shop.state_of(settle.lease)
         assert lease is not None
         if lease.reason is None and settle.at_ms < lease.ended_ms:

@@ -315,6 +315,8 @@ class Driver:
     async def _move(self, why: str) -> None:
         """Give up this lease and look for another owner."""
         file, lease = self.file, self._leased()
+        # Before another lease is paid for: this owner may come back, and go on metering.
+        self._desk.cabinet.put(f"left/{lease.id.hex()}", b"")
         self._desk.failed(lease.owner)
         if file.attempt > file.moves_max or self.cancelled.is_set():
             self._end("failed", why)

@@ -21,6 +21,7 @@ class Books:
     def __init__(self) -> None:
         self.owner, self.renter = feed(OWNER), feed(RENTER)
         self.state = State()
+        self.state.apply(Feed(OWNER).open())
 
     def write(self, by: Feed, body: Statement) -> Entry:
         entry = by.add(body)

@@ -1,0 +1,123 @@
+"""What is owed when owner and renter lose sight of each other; whole nodes on virtual time."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from ledger.debts import Debt, debt_of
+from p2pnode.accounts import cosigned
+from p2pnode.execution.engine import Run
+from p2pnode.execution.fake_engine import Script
+from p2pnode.execution.worker import KEPT_MS
+from p2pnode.network.memory_transport import MemoryHub
+from p2pnode.node import Node
+from protocol.tick import Outcome, Tick
+from protocol.units import Micros, MillisSpan
+from protocol.wire import unpack
+from tests.make_job import make_limits, make_submission
+from tests.make_node import LISTED_S, Party, Started, ended
+
+RUN_MS = MillisSpan(600_000)
+
+
+@pytest.fixture
+def party(tmp_path: Path, nursery: trio.Nursery) -> Party:
+    return Party(tmp_path, nursery, MemoryHub())
+
+
+def long(_run: Run) -> Script:
+    return Script(lasts_ms=RUN_MS)
+
+
+async def stop(started: Started) -> None:
+    started.scope.cancel()
+    await started.ended.wait()
+
+
+async def under_way(party: Party) -> tuple[Started, Started, str]:
+    """An owner and a renter, ten seconds into a job of ten minutes; there is a dearer owner too."""
+    owner = await party.start(party.build(ask=300_000, script=long))
+    await party.add(ask=400_000)
+    renter = await party.add(ask=None, gossip="auto")
+    await trio.sleep(LISTED_S)
+    limits = make_limits(time_ms=2 * RUN_MS)
+    job = renter.node.jobs.submit(make_submission(renter.node, limits=limits)).id
+    await trio.sleep(10)
+    assert renter.node.jobs.driver(job).file.state == "running"
+    return owner, renter, job
+
+
+def signed(renter: Node, owner: Node) -> Micros:
+    """What the renter has co-signed of the one lease between the two."""
+    [lease] = owner.books.leases()
+    last = cosigned(renter.ports.cabinet, lease.id)
+    assert last is not None
+    return Micros(unpack(last.tick, renter.net, Tick).body.amount_micro)
+
+
+def account(here: Node, owner: Node, renter: Node) -> Debt:
+    feeds = owner.ports.ledger.feed, renter.ports.ledger.feed
+    debt = debt_of(here.ports.ledger.state, *feeds, "TEST")
+    assert debt is not None
+    return debt
+
+
+async def test_an_owner_that_comes_back_after_the_job_went_elsewhere_meters_no_more(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    owner, renter, job = await under_way(party)
+    await stop(owner)
+    done = await ended(renter, job)
+    assert (done.state, done.attempt) == ("done", 2)
+    owed = signed(renter.node, owner.node)
+    assert done.paid_micro == owed > 0
+    again = await party.start(party.revive(owner.node))
+    await trio.sleep(120)
+    assert signed(renter.node, again.node) == owed
+    [lease] = again.node.books.leases()
+    worker = again.node.workplace.worker(lease.id)
+    assert worker is not None
+    assert worker.outcome is not None
+    assert unpack(worker.outcome, renter.node.net, Outcome).body.cause == "stopped"
+    await trio.sleep((lease.ended_ms - again.node.ports.clock.now() + KEPT_MS) / 1_000 + 60)
+    assert again.node.workplace.worker(lease.id) is None
+    for here in (again.node, renter.node):
+        debt = account(here, again.node, renter.node)
+        assert (debt.stated_micro, debt.claimed_micro) == (owed, 0)
+
+
+async def test_what_a_renter_that_vanished_has_not_cosigned_is_claimed_last(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    owner, renter, _ = await under_way(party)
+    owed = signed(renter.node, owner.node)
+    await stop(renter)
+    await trio.sleep(2 * RUN_MS / 1_000)
+    [lease] = owner.node.books.leases()
+    debt = account(owner.node, owner.node, renter.node)
+    assert (debt.stated_micro, debt.agreed_micro) == (owed, 0)
+    metered = owner.node.books.metered(lease.id)
+    assert metered > owed
+    await trio.sleep(KEPT_MS / 1_000 + RUN_MS / 1_000)
+    debt = account(owner.node, owner.node, renter.node)
+    assert (debt.stated_micro, debt.claimed_micro) == (metered, metered)
+
+
+async def test_an_owner_that_was_away_when_the_renter_settled_is_paid_all_the_same(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    owner, renter, job = await under_way(party)
+    driver = renter.node.jobs.driver(job)
+    while driver.file.state not in {"settling", "done"}:
+        await driver.changed.wait()
+    await stop(owner)
+    done = await ended(renter, job)
+    assert done.state == "done"
+    assert renter.node.ports.cabinet.get(f"jobs/{job}/receipt") is None
+    again = await party.start(party.revive(owner.node))
+    await trio.sleep(2 * 300 + 60)
+    for here in (again.node, renter.node):
+        debt = account(here, again.node, renter.node)
+        assert debt.agreed_micro == debt.stated_micro == signed(renter.node, again.node)
+        assert debt.agreed_micro == -(-RUN_MS * 300_000 // 3_600_000)
