@@ -29,7 +29,6 @@ from protocol.units import Micros, PublicKey
 def money_views(node: Node) -> "MoneyViews":
     """Those of this node."""
     return MoneyViews(
-        node.identity.feed.public,
         settling=node.settling,
         credit_line=node.credit_line,
         feed_of=lambda text: feed_named(node, text),
@@ -41,13 +40,11 @@ class MoneyViews:
 
     def __init__(
         self,
-        feed: PublicKey,
         *,
         settling: Settling,
         credit_line: CreditLine,
         feed_of: Callable[[str], PublicKey],
     ) -> None:
-        self._feed = feed
         self._settling = settling
         self._credit_line = credit_line
         self._feed_of = feed_of
@@ -73,15 +70,15 @@ class MoneyViews:
     async def debts(self) -> DebtListDocument:
         """What we owe, each with its owner's payment reference; all are asked at once."""
         due = [each for each in self._settling.debts() if self._owes(each)]
-        found: dict[tuple[PublicKey, str], DebtDocument] = {}
+        found: dict[Debt, DebtDocument] = {}
 
         async def ask(debt: Debt) -> None:
-            found[debt.owner, debt.money] = await self._debt(debt)
+            found[debt] = await self._debt(debt)
 
         async with trio.open_nursery() as nursery:
             for debt in due:
                 nursery.start_soon(ask, debt)
-        return DebtListDocument(items=tuple(found[each.owner, each.money] for each in due))
+        return DebtListDocument(items=tuple(found[each] for each in due))
 
     def confirm(self, order: ConfirmOrder) -> ConfirmedDocument:
         """Sign that a payment has arrived. Raises LocalFault."""
@@ -94,7 +91,7 @@ class MoneyViews:
         return ConfirmedDocument(half=entry.id.hex(), account=self._account(debt))
 
     def _owes(self, debt: Debt) -> bool:
-        return debt.renter == self._feed and debt.due_micro > 0
+        return self._side(debt) == "renter" and debt.due_micro > 0
 
     async def _debt(self, debt: Debt) -> DebtDocument:
         payout, signed, why = None, None, ""
@@ -102,13 +99,16 @@ class MoneyViews:
             sealed, raw = await self._settling.reference(debt.owner, debt.money)
         except Refused:
             why = "the owner has not said how it is paid"
-        except (Unavailable, trio.TooSlowError):
-            why = "the owner cannot be reached"
+        except Unavailable as error:
+            why = f"the owner cannot be reached: {error}"
+        except trio.TooSlowError:
+            why = "the owner cannot be reached: it does not answer"
         except PeerFault as fault:
             why = f"the owner's answer breaks the rule {fault.rule}"
         else:
             payout, signed = sealed.body.payout, raw.hex()
         return DebtDocument(
+            own_feed=debt.renter.hex(),
             peer_feed=debt.owner.hex(),
             money=debt.money,
             due_micro=debt.due_micro,
@@ -123,6 +123,7 @@ class MoneyViews:
     def _account(self, debt: Debt) -> AccountDocument:
         return AccountDocument(
             side=self._side(debt),
+            own_feed=self._own(debt).hex(),
             peer_feed=self._other(debt).hex(),
             money=debt.money,
             used_ms=debt.used_ms,
@@ -138,6 +139,7 @@ class MoneyViews:
     def _line(self, line: Line) -> LineDocument:
         return LineDocument(
             side=self._side(line),
+            own_feed=self._own(line).hex(),
             peer_feed=self._other(line).hex(),
             money=line.money,
             at_ms=line.ts_ms,
@@ -150,7 +152,10 @@ class MoneyViews:
         )
 
     def _side(self, account: Debt | Line) -> Side:
-        return "owner" if account.owner == self._feed else "renter"
+        return "owner" if account.owner in self._settling.feeds else "renter"
+
+    def _own(self, account: Debt | Line) -> PublicKey:
+        return account.owner if self._side(account) == "owner" else account.renter
 
     def _other(self, account: Debt | Line) -> PublicKey:
-        return account.renter if account.owner == self._feed else account.owner
+        return account.renter if self._side(account) == "owner" else account.owner

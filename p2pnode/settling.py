@@ -14,7 +14,7 @@ from p2pnode.clock import WallClock
 from p2pnode.network.exchange import Handler
 from protocol.certificate import Certificate
 from protocol.codec import decode, encode
-from protocol.errors import LocalFault, PeerFault
+from protocol.errors import LocalFault, PeerFault, Unavailable
 from protocol.payment import PaymentAsk, PaymentReference, reference_of
 from protocol.signing import Signer
 from protocol.units import Micros, PeerId, PublicKey
@@ -52,21 +52,33 @@ class Settling:
         """The questions that this part answers."""
         return {"payment.reference": self._answer_reference}
 
+    @property
+    def feeds(self) -> list[PublicKey]:
+        """Ours, with those that it has succeeded: what they owe is still ours to pay."""
+        return self._ledger.state.feeds_of_account(self._ledger.feed)
+
     def debts(self) -> list[Debt]:
         """All accounts of ours, in both roles."""
-        return debts_of(self._ledger.state, self._ledger.feed)
+        state = self._ledger.state
+        return [debt for feed in self.feeds for debt in debts_of(state, feed)]
 
     def lines(self) -> list[Line]:
         """All lines of our accounts, oldest first."""
-        return lines_of(self._ledger.state, self._ledger.feed)
+        state = self._ledger.state
+        lines = (line for feed in self.feeds for line in lines_of(state, feed))
+        return sorted(lines, key=lambda line: line.ts_ms)
 
     async def reference(
         self, owner: PublicKey, money: str
     ) -> tuple[Sealed[PaymentReference], bytes]:
         """How this owner wants to be paid by us, by its own signed word; read, and as it came.
 
-        Raises Unavailable if it cannot be reached, Refused `payment.none` if it has not said, and
-        PeerFault `payment.answer` for the answer to another question.
+        The word is about the account of our present feed; what an earlier one owes is paid
+        likewise, under that account's own reference.
+
+        Raises Unavailable if it cannot be reached or goes on in another feed, Refused
+        `payment.none` if it has not said, and PeerFault `payment.answer` for the answer to another
+        question.
         """
         asked = encode(PaymentAsk(money=money))
         with trio.fail_after(ASK_S):
@@ -74,6 +86,8 @@ class Settling:
         sealed = unpack(raw, self._ledger.net, PaymentReference)
         wanted = (owner, self._ledger.feed, money, reference_of(owner, self._ledger.feed, money))
         said = sealed.body
+        if sealed.signer in set(self._ledger.state.feeds_of_account(owner)) - {owner}:
+            raise Unavailable("it goes on in another feed")
         if (sealed.signer, said.renter, said.money, said.reference) != wanted:
             raise PeerFault("payment.answer", "for another account")
         return sealed, raw

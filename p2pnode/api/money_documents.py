@@ -12,6 +12,8 @@ class AccountDocument(Struct, frozen=True, kw_only=True):
     """One account: a peer, a unit of money and a side. All sums are cumulative."""
 
     side: Side
+    own_feed: str
+    """Ours, or the one that it succeeded."""
     peer_feed: str
     money: str
     used_ms: int
@@ -62,6 +64,8 @@ class LineDocument(Struct, frozen=True, kw_only=True):
     """
 
     side: Side
+    own_feed: str
+    """Ours, or the one that it succeeded."""
     peer_feed: str
     money: str
     at_ms: int
@@ -85,6 +89,7 @@ class StatementDocument(Struct, frozen=True, kw_only=True):
 class DebtDocument(Struct, frozen=True, kw_only=True):
     """What this node owes one owner, and how that wants to be paid."""
 
+    own_feed: str
     peer_feed: str
     money: str
     due_micro: int

@@ -37,9 +37,20 @@ def rents(renter: str) -> Any:
     )
 
 
+def accounts(renter: str) -> Any:
+    return document("spend", "list", "--home", renter)["items"]
+
+
+def debts(renter: str, of: str | None = None) -> set[tuple[str | None, ...]]:
+    """Of which owner's and renter's feed, and how to pay or why that is not known."""
+    items = document("spend", "settle", "--home", renter)["items"]
+    names = ("peer_feed", "own_feed", "payout", "why")
+    return {tuple(each[n] for n in names) for each in items if of in {None, each["peer_feed"]}}
+
+
 def test_they_deal_with_each_other_again_in_new_feeds(tmp_path: Path) -> None:
     owner, renter = founded(tmp_path)
-    variables = {"P2PNODE_WORKLOADS__ENGINE": "process"}
+    variables = {"P2PNODE_WORKLOADS__ENGINE": "process", "P2PNODE_PRICING__PAYOUT": "by hand"}
     with up(owner, variables):
         link = p2pnode("network", "invite", "--home", owner).strip()
         p2pnode("network", "join", link, "--home", renter)
@@ -62,3 +73,13 @@ def test_they_deal_with_each_other_again_in_new_feeds(tmp_path: Path) -> None:
                 for feed in new:
                     begin = document("ledger", "show", feed, "--home", home)["items"]
                     assert "SUCCESSOR" in "".join(entry["what"] for entry in begin)
+            old = [rotated[home]["old"] for home in (owner, renter)]
+            assert debts(renter) == {
+                (*old, None, "the owner cannot be reached: it goes on in another feed"),
+                (*new, "by hand", ""),
+            }
+        # What its feed owed an owner that has not changed is paid as before.
+        newest = document("key", "rotate", "--yes", "--home", renter)["new"]
+        with up(renter):
+            assert debts(renter, of=new[0]) == {(*new, "by hand", "")}
+            assert newest not in {each["own_feed"] for each in accounts(renter)}

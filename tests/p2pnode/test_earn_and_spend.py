@@ -112,7 +112,6 @@ class Business:
 
         clock = Noon()
         return MoneyViews(
-            self.ledger.feed,
             settling=Settling(
                 ledger=self.ledger,
                 signer=OWNER,

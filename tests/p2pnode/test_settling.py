@@ -44,7 +44,8 @@ async def test_a_debt_is_listed_with_the_owners_signed_word_and_confirmed(
     earned, spent = money_views(owner.node), money_views(renter.node)
     [account], [mine] = earned.accounts().items, spent.accounts().items
     assert account.side == "owner"
-    assert replace(account, side="renter", peer_feed=mine.peer_feed) == mine
+    swapped = {"own_feed": account.peer_feed, "peer_feed": account.own_feed}
+    assert replace(account, side="renter", **swapped) == mine
     assert account.due_micro == account.agreed_micro > 0 == account.claimed_micro
     [debt] = (await spent.debts()).items
     assert (debt.due_micro, debt.payout, debt.why) == (account.due_micro, "IBAN of the owner", "")
@@ -99,4 +100,5 @@ async def test_an_owner_that_says_nothing_of_payment_or_is_away_is_said_to_be_so
     owner.scope.cancel()
     await owner.ended.wait()
     [debt] = (await money_views(renter.node).debts()).items
-    assert (debt.payout, debt.why) == (None, "the owner cannot be reached")
+    assert debt.payout is None
+    assert debt.why == "the owner cannot be reached: no address leads to the peer"
