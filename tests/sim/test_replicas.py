@@ -3,10 +3,6 @@
 `python -m testnet replicas` does the same with a thousand.
 """
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from protocol.errors import LocalFault
@@ -17,6 +13,7 @@ from testnet.replicas import (
     rounds_until_known,
     run_replicas,
 )
+from tests.sim.own_process import printed
 
 pytestmark = pytest.mark.slow
 SIXTY = {"count": 60, "silent": 18, "malicious": 6, "writers": 10}
@@ -71,23 +68,8 @@ def test_a_network_without_enough_honest_ones_is_refused() -> None:
 
 def digest(seed: int, *, hash_seed: str) -> str:
     """The last line of the command, in a process of its own."""
-    code = (
-        "import sys; from p2pnode.cli import main\n"
-        f"sys.argv[:] = ['p2pnode', 'testnet', 'replicas', '--seed', '{seed}',"
-        " '--count', '40', '--silent', '12', '--malicious', '5']\n"
-        "try: main()\n"
-        "finally: assert 'libp2p' not in sys.modules; assert 'litestar' not in sys.modules\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
-        capture_output=True,
-        text=True,
-        timeout=55,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()[-1]
+    size = ("--count", "40", "--silent", "12", "--malicious", "5")
+    return printed("replicas", "--seed", str(seed), *size, hash_seed=hash_seed).splitlines()[-1]
 
 
 def test_one_seed_is_one_history_in_every_process() -> None:

@@ -1,14 +1,12 @@
 """Whole seeded worlds: what must hold in each, and that one seed is one history everywhere."""
 
-import os
-import subprocess
-import sys
 import threading
 
 import pytest
 
 from testnet.world import run_world
 from testnet.world_plan import WorldPlan
+from tests.sim.own_process import printed
 
 pytestmark = pytest.mark.slow
 
@@ -25,23 +23,8 @@ def test_everything_holds_in_a_small_world(seed: int) -> None:
 
 def world(seed: int, *, hash_seed: str) -> str:
     """What the command prints, in a process of its own."""
-    code = (
-        "import sys; from p2pnode.cli import main\n"
-        f"sys.argv[:] = ['p2pnode', 'testnet', 'world', '--seed', '{seed}', '--nodes', '5',"
-        " '--minutes', '1']\n"
-        "try: main()\n"
-        "finally: assert 'libp2p' not in sys.modules; assert 'litestar' not in sys.modules\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
-        capture_output=True,
-        text=True,
-        timeout=55,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    size = ("--nodes", "5", "--minutes", "1")
+    return printed("world", "--seed", str(seed), *size, hash_seed=hash_seed)
 
 
 def test_one_seed_is_one_history_in_every_process() -> None:
