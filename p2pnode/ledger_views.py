@@ -1,7 +1,6 @@
 """The ledger of a running node, as API documents: feeds, proofs, forks, the walk, files of it."""
 
 from collections.abc import Callable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -82,12 +81,7 @@ class LedgerViews:
         head = self._head(name)
         begin = max(0, head.seq + 1 - limit if first is None else first)
         stop = begin + limit
-        # The place may be any number that fits the URL; the store's keys have eight bytes.
-        main = (
-            read_entry(raw, self._ledger.net)
-            for raw in self._ledger.entries(head.feed, min(begin, head.seq + 1), head.seq + 1)
-        )
-        shown = [_entry(entry, is_main=True) for entry in islice(main, limit)]
+        shown = self._main_chain(head.feed, begin, stop)
         others = [
             _entry(entry, is_main=False)
             for entry in self._ledger.conflicts(head.feed)
@@ -103,6 +97,25 @@ class LedgerViews:
             items=tuple(sorted(shown + others, key=lambda item: (item.seq, not item.is_main))),
             left_out=max(0, head.seq + 1 - stop),
         )
+
+    def _main_chain(self, feed: PublicKey, first: int, stop: int) -> list[EntryDocument]:
+        """Its entries from `first` up to but not including `stop`, or what is left of them.
+
+        The places may be any numbers that fit a URL; the store's keys have eight bytes.
+        """
+        head = self._ledger.head(feed)
+        return (
+            []
+            if head is None
+            else [self._main_entry(feed, seq) for seq in range(first, min(stop, head.seq + 1))]
+        )
+
+    def _main_entry(self, feed: PublicKey, seq: int) -> EntryDocument:
+        stub = self._ledger.stub(feed, seq)
+        if stub is not None:
+            return _entry(stub, is_main=True, has_body=False)
+        [raw] = self._ledger.entries(feed, seq, seq + 1)
+        return _entry(read_entry(raw, self._ledger.net), is_main=True)
 
     def evidence(self, offender: str | None, *, limit: int) -> EvidenceDocument:
         """The proofs against one feed or all. Raises LocalFault."""
@@ -205,10 +218,7 @@ class LedgerViews:
             if proof.fork is None:
                 continue
             feed = PublicKey(bytes.fromhex(proof.offender))
-            main = [
-                _entry(read_entry(entry, self._ledger.net), is_main=True)
-                for entry in self._ledger.entries(feed, proof.fork, proof.fork + 1)
-            ]
+            main = self._main_chain(feed, proof.fork, proof.fork + 1)
             others = [
                 _entry(entry, is_main=False)
                 for entry in self._ledger.conflicts(feed)
@@ -261,7 +271,7 @@ def _account(certificate: Certificate | None) -> str | None:
     return None if certificate is None else certificate.root.hex()
 
 
-def _entry(entry: Entry, *, is_main: bool) -> EntryDocument:
+def _entry(entry: Entry, *, is_main: bool, has_body: bool = True) -> EntryDocument:
     return EntryDocument(
         seq=entry.seq,
         id=entry.id.hex(),
@@ -269,6 +279,7 @@ def _entry(entry: Entry, *, is_main: bool) -> EntryDocument:
         kind=entry.header.kind,
         what=kind_words(entry.header.kind),
         is_main=is_main,
+        has_body=has_body,
     )
 
 

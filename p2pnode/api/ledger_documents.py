@@ -43,6 +43,8 @@ class EntryDocument(Struct, frozen=True, kw_only=True):
     """In words, the kind first."""
     is_main: bool
     """Of the branch that came here first; others are kept of a feed that is forked."""
+    has_body: bool
+    """Whether all of it is here; of one that was pruned the header and the signature are."""
 
 
 class FeedDocument(Struct, frozen=True, kw_only=True):

@@ -96,7 +96,9 @@ def entry_rows(entries: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]
             str(entry["seq"]),
             entry["id"][:16],
             instant_words(entry["ts_ms"]),
-            entry["what"] + ("" if entry["is_main"] else "  (another branch)"),
+            entry["what"]
+            + ("" if entry["is_main"] else "  (another branch)")
+            + ("" if entry["has_body"] else "  (pruned)"),
         )
         for entry in entries
     ]

@@ -314,5 +314,8 @@ async def test_what_is_old_and_summed_up_is_dropped_and_the_walk_still_holds() -
     assert (done.entries, done.feeds) == (4, 1)
     assert done.bytes > 1_000
     assert (await shown.verify()).ok
+    feed = shown.feed(OWNER.public.hex(), first=None, limit=99)
+    assert [entry.seq for entry in feed.items] == list(range(feed.length))
+    assert sum(not entry.has_body for entry in feed.items) == done.entries
     again = await shown.prune(PruneOrder(older_than_ms=180 * 24 * HOUR))
     assert again.entries == 0
