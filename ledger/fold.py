@@ -126,7 +126,7 @@ class State:
         self._accounts: dict[PublicKey, dict[Account, None]] = {}
         self._forks: dict[PublicKey, int] = {}
         self._devices: dict[tuple[PublicKey, bytes], dict[Digest, bytes]] = {}
-        self._roots: dict[PublicKey, PublicKey] = {}  # the lower, if a fork at 0 has two
+        self._roots: dict[PublicKey, dict[PublicKey, None]] = {}  # a fork at 0 can have many
         self._of_root: dict[PublicKey, dict[PublicKey, None]] = {}
         self._ended: dict[tuple[PublicKey, PublicKey | None], int] = {}
         self._checkpoints: dict[PublicKey, dict[Digest, CheckpointPart]] = {}
@@ -198,13 +198,6 @@ class State:
         """
         return list(self._halves.get((author, peer, money, is_answer), ()))
 
-    def newest_half(
-        self, author: PublicKey, peer: PublicKey, *, money: str, is_answer: bool = False
-    ) -> Half | None:
-        """The author's last statement below a fork, which is what may count in its favour."""
-        halves = reversed(self._halves.get((author, peer, money, is_answer), ()))
-        return next((half for half in halves if not self.is_forked(author, half.seq)), None)
-
     def last_half(
         self, author: PublicKey, peer: PublicKey, *, money: str, is_answer: bool = False
     ) -> Half | None:
@@ -271,16 +264,23 @@ class State:
 
     def is_forked(self, feed: PublicKey, seq: int) -> bool:
         """Whether this place is at or after a fork of its feed, or where its account ended it."""
-        ended = self._ended.get((feed, self._roots.get(feed)), seq + 1)
+        root = min(self._roots.get(feed, ()), default=None)
+        ended = self._ended.get((feed, root), seq + 1)
         return seq >= min(self._forks.get(feed, seq + 1), ended)
 
     def feeds_of_account(self, feed: PublicKey) -> list[PublicKey]:
         """The feeds here whose first entries name the same root key as this one's, sorted.
 
-        The feed alone if its own first entry is not here.
+        The feed alone if its own first entry is not here. Two first entries of one feed make one
+        account of two: else a second one would free the others of what the feed has done.
         """
-        root = self._roots.get(feed)
-        return [feed] if root is None else sorted(self._of_root[root])
+        feeds, left, known = {feed: None}, [feed], dict[PublicKey, None]()
+        while left:
+            for root in self._roots.get(left.pop(), {}).keys() - known:
+                known[root] = None
+                left += [other for other in self._of_root[root] if other not in feeds]
+                feeds |= self._of_root[root]
+        return sorted(feeds)
 
     def fork(self, feed: PublicKey, seq: int) -> None:
         """Learns that the feed forks there; the lowest place known is kept."""
@@ -336,7 +336,7 @@ class State:
                     self._devices.setdefault(device, {})[entry.id] = each.unit
             case Genesis():
                 root = certificate_known(body.certificate).root
-                self._roots[entry.feed] = min(root, self._roots.get(entry.feed, root))
+                self._roots.setdefault(entry.feed, {})[root] = None
                 self._of_root.setdefault(root, {})[entry.feed] = None
             case Successor():
                 old = certificate_known(body.certificate)

@@ -47,11 +47,6 @@ BUNDLES: Final = table_of(BUNDLE)
 """All that this program knows. One is added, never changed."""
 
 
-def bundle_of(prefix: bytes) -> Bundle | None:
-    """The bundle that a header names; None if it is not known here."""
-    return BUNDLES.get(prefix)
-
-
 class Promise(NamedTuple):
     """A unit's part of a lease, and the request that it answers."""
 

@@ -50,6 +50,7 @@ from tests.make_ledger import (
     genesis,
     grant,
     lease_request,
+    newest_half,
     release,
     sealed,
     statement,
@@ -313,7 +314,7 @@ def fold_vectors() -> Case:
     turn = state.turn(OWNER.public, UNIT)
     assert turn is not None
     halves = state.halves(OWNER.public, RENTER.public, money="USD")
-    newest = state.newest_half(OWNER.public, RENTER.public, money="USD")
+    newest = newest_half(state, OWNER.public, RENTER.public)
     return {
         "net": NET.hex(),
         "entries": [entry.raw.hex() for entry in story()],

@@ -20,6 +20,7 @@ from ledger.bodies import (
     requested,
 )
 from ledger.entry import Draft, Entry, Link, draft_entry, link_of, seal
+from ledger.fold import Half, State
 from ledger.guard import Guard, MemoryGuard
 from ledger.intervals import Interval
 from ledger.ledger import Ledger, open_ledger
@@ -288,6 +289,12 @@ def ledger(of: Signer = OWNER, *, store: Store | None = None, guard: Guard | Non
         uuid=UUID,
         rules=RULES,
     )
+
+
+def newest_half(state: State, author: PublicKey, peer: PublicKey) -> Half | None:
+    """The author's last statement below a fork, in USD."""
+    halves = reversed(state.halves(author, peer, money="USD"))
+    return next((half for half in halves if not state.is_forked(author, half.seq)), None)
 
 
 def opened_ledger(of: Signer = OWNER) -> Ledger:

@@ -18,6 +18,7 @@ from tests.make_ledger import (
     genesis,
     grant,
     lease_request,
+    newest_half,
     release,
     statement,
     turn_of,
@@ -156,23 +157,22 @@ def test_statements_are_kept_by_account() -> None:
     state = folded(ENTRIES)
     halves = state.halves(OWNER.public, RENTER.public, money="USD")
     assert [half.statement.ctr for half in halves] == [0, 1]
-    newest = state.newest_half(OWNER.public, RENTER.public, money="USD")
+    newest = newest_half(state, OWNER.public, RENTER.public)
     assert newest is not None
     assert newest.id == NAMED["more"].id
-    assert state.newest_half(OWNER.public, RENTER.public, money="EUR") is None
     assert len(state.halves(RENTER.public, OWNER.public, money="USD")) == 1
 
 
 def test_from_a_fork_on_rights_end_and_duties_stay() -> None:
     state = folded(ENTRIES, forks=(NAMED["more"].seq,))
-    newest = state.newest_half(OWNER.public, RENTER.public, money="USD")
+    newest = newest_half(state, OWNER.public, RENTER.public)
     assert newest is not None
     assert newest.id == NAMED["owed"].id
     assert len(state.halves(OWNER.public, RENTER.public, money="USD")) == 2
     state.fork(OWNER.public, NAMED["second"].seq)
     assert state.fork_of(OWNER.public) == NAMED["second"].seq
     assert state.fork_of(RENTER.public) is None
-    assert state.newest_half(OWNER.public, RENTER.public, money="USD") is None
+    assert newest_half(state, OWNER.public, RENTER.public) is None
     assert {lease.id: lease.is_forked for lease in state.leases()} == {
         NAMED["first"].id: False,
         NAMED["second"].id: True,

@@ -301,3 +301,17 @@ def test_what_a_feed_gave_its_author_ends_where_its_account_says() -> None:
     said = successor(RENTER, STRANGER, ended=ending.seq + 1)
     state.apply(story.feed(STRANGER).add(said))
     assert flow(state, OWNER, RENTER) == 10
+
+
+def test_a_second_first_entry_frees_no_feed_of_the_account_of_what_another_has_done() -> None:
+    story, (owner, _, _) = traders()
+    account, made_up = root_of(owner), signer(78)
+    for by, root in ((signer(77), account), (owner, made_up), (signer(79), made_up)):
+        body = msgspec.structs.replace(genesis(by), certificate=certificate(by, root=root))
+        story.entries.append(Feed(by, rules=prefix_of(BUNDLE)).add(body))
+    state = story.state()
+    feeds = sorted([owner.public, signer(77).public, signer(79).public])
+    here = seen(state, signer(3), double_lease(opened()))
+    for feed in feeds:
+        assert state.feeds_of_account(feed) == feeds
+        assert here.view.kept_ppm(feed) == 0

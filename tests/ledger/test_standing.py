@@ -7,8 +7,8 @@ from msgspec import UNSET
 from ledger.fold import State
 from ledger.rules import (
     APART,
+    BUNDLES,
     Verdict,
-    bundle_of,
     judge,
     prefix_of,
     read_case,
@@ -38,8 +38,7 @@ def verdict(raw: bytes, *bundles: Bundle, state: State | None = None) -> Verdict
 
 def test_a_bundle_is_named_by_the_digest_of_its_only_encoding() -> None:
     assert encode(decode(RULES, Bundle, size_max=4_096)) == RULES
-    assert bundle_of(RULES_DIGEST[:8]) == BUNDLE
-    assert bundle_of(bytes(8)) is None
+    assert {RULES_DIGEST[:8]: BUNDLE} == BUNDLES
     assert len(table_of(BUNDLE, SECOND)) == 2
 
 
