@@ -7,7 +7,7 @@ from ledger.guard import MemoryGuard
 from ledger.ledger import Ledger
 from ledger.store import MemoryStore
 from protocol.lease import charge
-from protocol.units import Digest, Micros, Millis, MillisSpan
+from protocol.units import Digest, Micros, Millis, MillisSpan, PublicKey
 from tests.make_evidence import changed
 from tests.make_ledger import (
     HOUR,
@@ -36,14 +36,20 @@ class Market:
         self.now = 0
         self.nonce = 0
 
-    def lease(self, *, is_settled: bool = True) -> Digest:
+    def lease(self, *, is_settled: bool = True, witnesses: tuple[PublicKey, ...] = ()) -> Digest:
         """One lease of an hour from now on, accepted, given back early, and billed."""
         unit = self.dice.choice([UNIT, UNIT2])
         turn = self.owner.state.turn(OWNER.public, unit)
         ctr = 0 if turn is None else turn.ctr + 1
         self.nonce += 1
         request = lease_request(
-            ((unit, ctr),), start=self.now, end=self.now + HOUR, nonce=self.nonce, issued=self.now
+            ((unit, ctr),),
+            start=self.now,
+            end=self.now + HOUR,
+            nonce=self.nonce,
+            issued=self.now,
+            witnesses=witnesses,
+            quorum=2 if witnesses else 0,
         )
         granted = self.owner.grant(sealed(request), at(self.now))
         share(self.owner, self.renter)

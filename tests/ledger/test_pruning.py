@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ledger.attested import non_deliveries
 from ledger.bodies import read_body
 from ledger.checkpoints import CheckpointPart
 from ledger.continuity_bodies import Checkpoint
@@ -15,6 +16,7 @@ from ledger.rules import BUNDLES, read_case
 from ledger.trades import facts_of
 from ledger.trust import Trust
 from ledger.view import epoch_of, look
+from ledger.witness_bodies import Probe
 from protocol.errors import LocalFault
 from protocol.rules import BUNDLE
 from protocol.units import Digest, Millis
@@ -26,10 +28,13 @@ from tests.make_ledger import (
     OWNER,
     RENTER,
     STRANGER,
+    THREE,
+    WITNESSES,
     Feed,
     at,
     ledger,
     opened_ledger,
+    signer,
     statement,
 )
 
@@ -138,6 +143,40 @@ def test_nothing_is_dropped_without_an_old_checkpoint_nor_of_a_lease_that_is_not
     assert prune(market.here, Millis(written - 1)).entries == 0
     assert prune(market.here, written).entries == 1  # The billed GRANT; its RELEASE is the newest.
     assert market.here.lease(open_lease) is not None
+
+
+def test_of_a_lease_that_was_probed_all_is_kept_so_that_reliability_stays() -> None:
+    market = Market()
+    lease = market.lease(witnesses=THREE)
+    for witness in WITNESSES[:2]:
+        theirs = opened_ledger(witness)
+        theirs.append(Probe(lease=lease, period=0, verdict="fail"), at(30_000))
+        share(theirs, market.here)
+    for _ in range(4):
+        market.lease()
+    for ledger_of in (market.owner, market.renter):
+        ledger_of.checkpoint(at(market.now))
+    market.publish()
+    [fact] = non_deliveries(market.here.state)
+    assert fact.is_enough
+    told = numbers(market.here, 1)
+    assert prune(market.here, market.day()).entries > 0
+    assert non_deliveries(market.here.state) == [fact]
+    assert numbers(market.here, 1) == told
+
+
+def test_of_a_lease_that_its_owner_has_not_billed_everything_is_kept_whatever_others_say() -> None:
+    market = Market()
+    lease = market.lease(is_settled=False)
+    market.lease()
+    market.owner.checkpoint(at(market.now))
+    market.publish()
+    liar = opened_ledger(signer(9))
+    liar.append(changed(statement(), lease=lease), at(0))
+    share(liar, market.here)
+    facts = facts_of(market.here.state, bundles=BUNDLES, home=BUNDLE)
+    prune(market.here, market.day())
+    assert facts_of(market.here.state, bundles=BUNDLES, home=BUNDLE) == facts
 
 
 def test_an_entry_whose_body_is_gone_is_known_and_proves_forks() -> None:
