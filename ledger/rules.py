@@ -17,6 +17,7 @@ from ledger.intervals import Interval
 from ledger.judging import Offence
 from ledger.limits import EVIDENCE_BYTES_MAX, HEADER_BYTES_MAX
 from ledger.units_chain import is_disjoint, turn_in
+from protocol.auction import BidCommit
 from protocol.codec import decode, decode_plain
 from protocol.errors import PeerFault
 from protocol.lease import LeaseRequest
@@ -66,7 +67,7 @@ class Case:
     named: tuple[bytes, ...]
     """Prefixes of the bundles that the offender's entries in it name, sorted."""
     ts_ms: int
-    """Of the newest of these entries; 0 if there is none."""
+    """When it was done, by the offender's own word; 0 of A13, which tells none."""
     seq: int
     """Of the last of them in its feed; 0 if there is none."""
     entries: tuple[Digest, ...]
@@ -121,12 +122,18 @@ def read_case(raw: bytes, net: NetId) -> Case:
         id=digest("sync-proof", raw),
         offence=offence,
         named=tuple(sorted(dict.fromkeys(header.rules for header in own))),
-        ts_ms=max((header.ts_ms for header in own), default=0),
+        ts_ms=_done_ms(offence, own, parts, net),
         seq=max((header.seq for header in own), default=0),
         entries=tuple(sorted(entry.id for entry in entries if entry.feed == offence.offender)),
         reserved=_reserved(offence, entries) if offence.rule in OF_UNITS else (),
         promised=_promised(offence, entries, net) if offence.rule in OF_UNITS else (),
     )
+
+
+def _done_ms(offence: Offence, own: list[Header], parts: list[bytes], net: NetId) -> int:
+    if offence.rule == "A9":  # of messages alone
+        return unpack(parts[0], net, BidCommit).body.issued_ms
+    return max((header.ts_ms for header in own), default=0)
 
 
 def judge(

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from msgspec import UNSET
 
 from ledger.fold import State
@@ -17,6 +18,7 @@ from ledger.rules import (
 from ledger.unit_evidence import prove_bad_turn, prove_broken_chain, prove_same_counter
 from protocol.codec import decode, encode
 from protocol.rules import BUNDLE, RULES, RULES_DIGEST, Bundle
+from tests.make_evidence import proofs
 from tests.make_ledger import (
     HOUR,
     NET,
@@ -28,6 +30,8 @@ from tests.make_ledger import (
     turn_of,
 )
 from tests.make_standing import SECOND, TODAY, double_lease, fork, opened, two_grants
+
+PROOFS = proofs()
 
 
 def verdict(raw: bytes, *bundles: Bundle, state: State | None = None) -> Verdict:
@@ -47,6 +51,13 @@ def test_each_offence_of_the_list_has_its_row() -> None:
     for penalty in BUNDLE.penalties.values():
         assert penalty.kept_ppm < 1_000_000
         assert penalty.ends_standing == (penalty.kept_ppm == 0 and penalty.epochs is UNSET)
+
+
+@pytest.mark.parametrize("rule", PROOFS)
+def test_each_offence_costs_something_on_the_day_on_which_it_was_done(rule: str) -> None:
+    found = verdict(PROOFS[rule])
+    assert found.penalties
+    assert found.kept_ppm(TODAY) < 1_000_000
 
 
 def test_a_double_lease_ends_standing_and_a_fork_without_one_does_not() -> None:
