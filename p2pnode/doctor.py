@@ -15,12 +15,12 @@ from typing import Final, Literal
 
 from ledger.file_guard import open_file_guard
 from ledger.ledger import open_ledger
-from ledger.leveldb_store import open_leveldb
 from p2pnode.clock import SystemClock
 from p2pnode.config import Config, load_config
 from p2pnode.home import Home, check_socket, locked, make_folders
 from p2pnode.identity import load_identity
 from p2pnode.membership import bootstrap_in, genesis_of
+from p2pnode.own_store import open_own_store
 from protocol.errors import LocalFault
 from protocol.genesis import net_of
 
@@ -130,7 +130,7 @@ def _ledger(home: Home) -> Finding:
 def _stored(home: Home) -> Finding:
     net = net_of(genesis_of(home))
     identity = load_identity(home, net, SystemClock().now())
-    with closing(open_leveldb(str(home.ledger))) as store:
+    with closing(open_own_store(home.ledger)) as store:
         ledger = open_ledger(
             store=store,
             guard=open_file_guard(home.feed_guard, net),

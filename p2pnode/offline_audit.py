@@ -9,6 +9,7 @@ from p2pnode.api.ledger_documents import VerifyDocument
 from p2pnode.home import Home, locked
 from p2pnode.ledger_views import verify_document
 from p2pnode.membership import genesis_of
+from p2pnode.own_store import check_current
 from protocol.errors import LocalFault
 from protocol.genesis import net_of
 
@@ -19,6 +20,7 @@ def audit_offline(home: Home) -> VerifyDocument:
     Raises LocalFault if a node runs on the home, or there is no ledger that can be opened.
     """
     net = net_of(genesis_of(home))
+    check_current(home.ledger)
     if not (home.ledger / "CURRENT").exists():
         raise LocalFault(f"there is no ledger in {home.ledger} yet.", "p2pnode up makes one")
     with locked(home), closing(open_leveldb(str(home.ledger))) as store:

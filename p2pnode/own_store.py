@@ -58,7 +58,7 @@ def open_own_store(path: Path) -> LevelDbStore:
 
     Raises LocalFault and Unavailable as `open_leveldb`.
     """
-    _check_current(path)
+    check_current(path)
     store = open_leveldb(str(path))
     # LevelDB syncs what it writes, but not the rename by which it begins to use it. It renames
     # when it is opened and never later.
@@ -66,8 +66,11 @@ def open_own_store(path: Path) -> LevelDbStore:
     return store
 
 
-def _check_current(path: Path) -> None:
-    """Without CURRENT, LevelDB makes a new database and deletes the files of the old one."""
+def check_current(path: Path) -> None:
+    """Without CURRENT, LevelDB makes a new database and deletes the files of the old one.
+
+    Raises DamagedStore if that would happen here.
+    """
     if not path.exists() or (path / "CURRENT").exists():
         return
     if any(any(path.glob(kind)) for kind in ("MANIFEST-*", "*.log", "*.ldb", "*.sst")):

@@ -76,3 +76,14 @@ def test_where_there_is_no_ledger_none_is_made(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "there is no ledger in " in done.stderr
     assert list(find_home(tmp_path).ledger.iterdir()) == []
+
+
+def test_nothing_is_deleted_where_the_database_has_lost_its_beginning(tmp_path: Path) -> None:
+    home = founded(tmp_path)
+    (home.ledger / "CURRENT").unlink()
+    before = sorted(home.ledger.iterdir())
+    for command in (VERIFY, ("doctor",)):
+        done = run(*command, home=tmp_path)
+        assert done.returncode == 1
+        assert "is damaged: CURRENT is missing" in done.stdout + done.stderr
+        assert sorted(home.ledger.iterdir()) == before
