@@ -41,7 +41,7 @@ def prunable(records: Records, state: State, feed: PublicKey, before_ms: Millis)
     upto = _summed_up(state, feed, before_ms)
     if upto is None or state.fork_of(feed) is not None or any(records.evidence_of(feed)):
         return
-    books = _Books(state=state, stated=_stated(state), before_ms=before_ms)
+    books = _Books(state=state, stated=_stated(state), probed=_probed(state), before_ms=before_ms)
     for raw in records.bodies_between(feed, 1, upto + 1):
         entry = records.read(raw)
         if entry.header.ts_ms > before_ms:
@@ -81,10 +81,10 @@ def _summed_up(state: State, feed: PublicKey, before_ms: Millis) -> int | None:
     return max((upto for upto, parts in by_place.items() if is_complete(parts)), default=None)
 
 
-def _stated(state: State) -> dict[Digest, None]:
-    """The leases of which their owner's books tell."""
+def _stated(state: State) -> dict[tuple[PublicKey, Digest], None]:
+    """Whose books tell of which leases."""
     return {
-        Digest(half.statement.lease): None
+        (author, Digest(half.statement.lease)): None
         for author, peer, money, answers in state.accounts()
         if not answers
         for half in state.halves(author, peer, money=money)
@@ -92,12 +92,17 @@ def _stated(state: State) -> dict[Digest, None]:
     }
 
 
+def _probed(state: State) -> dict[Digest, None]:
+    return {lease: None for lease, _ in state.probed()}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Books:
     """What decides whether an entry's body is still needed."""
 
     state: State
-    stated: dict[Digest, None]
+    stated: dict[tuple[PublicKey, Digest], None]
+    probed: dict[Digest, None]
     before_ms: Millis
 
     def need(self, entry: Entry, body: Body | None) -> bool:
@@ -122,6 +127,10 @@ class _Books:
         return any(turn is not None and turn.id == entry.id for turn in turns)
 
     def _is_live(self, lease: Digest) -> bool:
-        """Whether it may still run, or its owner has said nothing yet of what is owed for it."""
+        """Whether it may still run, its owner has not billed it yet, or somebody has probed it."""
         known = self.state.lease(lease)
-        return known is not None and (known.ended_ms > self.before_ms or lease not in self.stated)
+        return known is not None and (
+            known.ended_ms > self.before_ms
+            or (known.owner, lease) not in self.stated
+            or lease in self.probed
+        )
