@@ -14,7 +14,7 @@ from protocol.rules import Bundle
 from protocol.units import Digest, Micros, MillisSpan, PublicKey
 
 WORTHLESS: Final = "TEST"
-"""Money of test networks: nothing of it is ever overdue or at risk."""
+"""Money of test networks: nothing of it is ever claimed, owed or at risk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -107,11 +107,16 @@ def facts_of(state: State, *, bundles: Mapping[bytes, Bundle], home: Bundle) -> 
         if not account[3]:
             books = _Books(state, account, bundles, home)
             trades += books.trades()
-            claims += books.claims()
-            owed += books.owed()
+            if account[2] != WORTHLESS:
+                claims += books.claims()
+                owed += books.owed()
     # Of its own leases alone: nobody makes another's risk go away.
     stated = {(half.author, half.statement.lease): None for half in _owners_halves(state)}
-    open_leases = (each for each in state.leases() if (each.owner, each.id) not in stated)
+    open_leases = (
+        each
+        for each in state.leases()
+        if (each.owner, each.id) not in stated and each.request.money != WORTHLESS
+    )
     return Facts(
         trades=tuple(sorted(trades)),
         claims=tuple(sorted(claims)),
@@ -179,31 +184,33 @@ class _Books:
         return trades
 
     def owed(self) -> list[Owed]:
-        """What is due, in one piece; nothing of money that is worth nothing."""
+        """What is due, in one piece."""
         unpaid = [pair for pair in self._agreed if pair[0].statement.amount_micro > self._paid]
-        if not unpaid or self._money == WORTHLESS:
+        if not unpaid:
             return []
-        last = unpaid[-1][0]
+        most = max(owners.statement.amount_micro for owners, _ in unpaid)
         return [
             Owed(
                 money=self._money,
                 owner=self._owner,
                 renter=self._renter,
-                epoch=max(half.ts_ms for half in unpaid[0]) // self._epoch_ms,
-                half=last.id,
-                amount_micro=last.statement.amount_micro - self._paid,
+                epoch=min(max(half.ts_ms for half in pair) for pair in unpaid) // self._epoch_ms,
+                half=self._agreed[-1][0].id,
+                amount_micro=most - self._paid,
             )
         ]
 
     def claims(self) -> list[Claim]:
-        """The owner's halves after the last one that both have signed."""
-        last = self._agreed[-1][0].statement if self._agreed else None
-        amount = 0 if last is None else last.amount_micro
+        """The owner's halves after the last one that both have signed, if they raise its sum."""
+        answered = self._agreed[-1][0].statement.ctr if self._agreed else -1
+        amount = 0
         claims: list[Claim] = []
         for half in self._stated:
             said = half.statement
-            if (last is not None and said.ctr <= last.ctr) or said.amount_micro <= amount:
-                continue  # Answered; or it claims nothing, but tells what was paid.
+            grown = said.amount_micro - amount
+            amount = max(amount, said.amount_micro)
+            if said.ctr <= answered or grown <= 0:
+                continue
             claims.append(
                 Claim(
                     money=self._money,
@@ -211,11 +218,10 @@ class _Books:
                     renter=self._renter,
                     epoch=half.ts_ms // self._epoch_ms,
                     half=half.id,
-                    amount_micro=said.amount_micro - amount,
+                    amount_micro=grown,
                     lease=said.lease if isinstance(said.lease, bytes) else b"",
                 )
             )
-            amount = said.amount_micro
         return claims
 
 

@@ -3,10 +3,11 @@
 import random
 
 import msgspec
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ledger.bodies import Statement, read_body
+from ledger.debts import debt_of
 from ledger.fold import State
 from ledger.reasons import explain
 from ledger.rules import (
@@ -15,12 +16,12 @@ from ledger.rules import (
     read_case,
     table_of,
 )
-from ledger.trades import facts_of
+from ledger.trades import WORTHLESS, facts_of
 from ledger.trust import Trust
 from ledger.view import epoch_of, look
 from protocol.rules import BUNDLE, Bundle
 from protocol.signing import Signer
-from protocol.units import Digest, PublicKey
+from protocol.units import Digest, Micros, PublicKey
 from tests.make_evidence import successor
 from tests.make_ledger import (
     NET,
@@ -315,3 +316,42 @@ def test_a_second_first_entry_frees_no_feed_of_the_account_of_what_another_has_d
     for feed in feeds:
         assert state.feeds_of_account(feed) == feeds
         assert here.view.kept_ppm(feed) == 0
+
+
+def account(said: list[tuple[int, int, bool]], money: str = "USD") -> State:
+    """One of OWNER's with RENTER, of halves: amount, what is paid, whether it is answered."""
+    story = Story()
+    for ctr, (amount, paid, is_answered) in enumerate(said):
+        body = msgspec.structs.replace(
+            statement(RENTER, ctr=ctr, used=amount), paid_micro=Micros(paid), money=money
+        )
+        half = story.feed(OWNER).add(body)
+        story.entries.append(half)
+        if is_answered:
+            story.answer(RENTER, half, OWNER)
+    return story.state()
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.booleans()), max_size=5))
+@example([(3, 0, True), (1, 0, True), (2, 0, False)])
+def test_what_is_owed_is_what_is_due_also_of_an_owner_whose_sums_fall(
+    said: list[tuple[int, int, bool]],
+) -> None:
+    state = account([(0, 0, True), *said])
+    facts = facts_of(state, bundles=BUNDLES, home=BUNDLE)
+    debt = debt_of(state, OWNER.public, RENTER.public, "USD")
+    assert debt is not None
+    assert sum(each.amount_micro for each in facts.owed) == debt.due_micro
+    epochs = [] if debt.since_ms is None else [debt.since_ms // BUNDLE.epoch_ms]
+    assert [each.epoch for each in facts.owed] == epochs
+    claimed = sum(each.amount_micro for each in facts.claims)
+    amounts = [amount for amount, _, _ in said]
+    assert claimed <= debt.claimed_micro
+    assert claimed == debt.claimed_micro or amounts != sorted(amounts)
+
+
+def test_nothing_of_money_that_is_worth_nothing_is_owed_or_claimed() -> None:
+    state = account([(1, 0, True), (2, 0, False)], WORTHLESS)
+    facts = facts_of(state, bundles=BUNDLES, home=BUNDLE)
+    assert [each.amount_micro for each in facts.trades] == [1]
+    assert (facts.owed, facts.claims) == ((), ())
