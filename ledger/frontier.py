@@ -112,7 +112,6 @@ class Frontier:
         self.expected: dict[PublicKey, None] = {}
         """Feeds of which nothing is here yet, and which sessions are bringing now."""
         self._raw: dict[Digest, bytes] = {}
-        self._offenders: dict[Digest, PublicKey] = {}
         self._proved: dict[tuple[PublicKey, bytes], Digest] = {}
         """What is kept for each offence."""
         self._accusations = ledger.accusations
@@ -164,10 +163,9 @@ class Frontier:
         named = (offence.offender, offence.key)
         if (old := self._proved.get(named)) is not None:
             self.proofs.drop(proof_key(old))
-            del self._raw[old], self._offenders[old]
+            del self._raw[old]
         self.proofs.put(proof_key(proof), proof, proof)
-        self._raw[proof], self._offenders[proof] = raw, offence.offender
-        self._proved[named] = proof
+        self._raw[proof], self._proved[named] = raw, proof
         self.refresh(offence.offender)
         return True
 
@@ -183,11 +181,3 @@ class Frontier:
             if item is not None:
                 heads.put(feed_key(feed), item, head_stamp(item))
         return heads
-
-    def proofs_against(self, feeds: dict[PublicKey, None]) -> Items[Digest]:
-        """The evidence that accuses these feeds."""
-        proofs: Items[Digest] = Items()
-        for proof, feed in self._offenders.items():
-            if feed in feeds:
-                proofs.put(proof_key(proof), proof, proof)
-        return proofs

@@ -135,11 +135,6 @@ class Compare(Generic[T]):
         else:
             self._answer("")
 
-    @property
-    def is_quiet(self) -> bool:
-        """Whether there is nothing to give."""
-        return not (self._to_split or self._to_list or self._to_tell)
-
     def differing(self) -> list[tuple[T, T]]:
         """The pairs, theirs and ours, of items that the peer's last leaves have otherwise."""
         pairs, self._differing = self._differing, []

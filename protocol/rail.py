@@ -1,4 +1,4 @@
-"""What a payment rail signs: that it holds, has paid out or has given back. SPEC.md section 14."""
+"""What a payment rail signs: that it holds, has paid out or has given back. SPEC.md section 15."""
 
 from typing import Literal
 

@@ -8,6 +8,7 @@ from typing import Literal
 from msgspec import UNSET, structs
 
 from ledger.entry import Entry, read_entry, seal
+from ledger.evidence import check
 from ledger.fork_evidence import TwoHeaders
 from ledger.frontier import Frontier, proof_id, proof_key
 from ledger.ledger import Ledger
@@ -24,6 +25,7 @@ class HidingFrontier(Frontier):
 
     def __init__(self, ledger: Ledger, hidden: tuple[PublicKey, ...]) -> None:
         self._hidden = dict.fromkeys(hidden)
+        self._accused: dict[Digest, PublicKey] = {}
         super().__init__(ledger)
 
     def refresh(self, feed: PublicKey) -> None:
@@ -32,9 +34,18 @@ class HidingFrontier(Frontier):
 
     def refresh_proofs(self) -> bool:
         is_changed = super().refresh_proofs()
-        shown = [head.feed for head in self._ledger.heads() if head.feed not in self._hidden]
-        self.proofs = self.proofs_against(dict.fromkeys(shown))
+        for key, proof in self.proofs.under(""):
+            if self._offender(proof) in self._hidden:
+                self.proofs.drop(key)
         return is_changed
+
+    def _offender(self, proof: Digest) -> PublicKey:
+        """Whom this evidence accuses; it is judged once."""
+        if proof not in self._accused:
+            raw = self.proof(proof)
+            assert raw is not None
+            self._accused[proof] = check(raw, self._ledger.net).offender
+        return self._accused[proof]
 
 
 class LyingFrontier(Frontier):

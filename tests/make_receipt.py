@@ -24,8 +24,10 @@ from tests.make_ledger import (
     Feed,
     at,
     certificate,
+    cosigned,
     grant,
     turn_of,
+    witnessed,
 )
 
 USED = MillisSpan(600_000)
@@ -132,14 +134,17 @@ def statement(lease: Digest, /, **changes: Any) -> Statement:
     )
 
 
-def story() -> Story:
+def story(*signing: Signer) -> Story:
+    """The renter asks for WITNESSES, of whom two are enough, if any are `signing`."""
     owner, renter = Feed(OWNER), Feed(RENTER)
     owner.open()
     renter.open()
-    granted = owner.add(grant())
-    after = turn_of(granted, grant())
+    body = witnessed(grant()) if signing else grant()
+    granted = owner.add(body)
+    after = turn_of(granted, body)
     other = owner.add(grant(after, start=2 * HOUR, end=3 * HOUR, nonce=1))
-    accepted = renter.add(Accept(grant=granted.id))
+    shown = cosigned(granted, body, by=signing) if signing else UNSET
+    accepted = renter.add(Accept(grant=granted.id, cosigned=shown))
     half = owner.add(statement(granted.id))
     answer = renter.add(statement(granted.id, peer=OWNER.public, half=half.id))
     return Story(owner, renter, granted, other, accepted, half, answer)
@@ -219,7 +224,20 @@ def _altered_halves(of: Story) -> dict[str, tuple[Receipt, str]]:
         of.receipt(renter_half=of.renters(half=of.other.id)), "receipt.half")  # fmt: skip
     rows["an answer to no half"] = (
         of.receipt(renter_half=of.renters(half=UNSET)), "receipt.half")  # fmt: skip
+    rows["halves without the tick that they name"] = (
+        of.receipt(tick=UNSET, cosign=UNSET), "receipt.half")  # fmt: skip
+    rows["halves that name a tick without cosign"] = (
+        of.receipt(cosign=UNSET), "receipt.half")  # fmt: skip
+    for name, named in (("another", of.other.id), ("no", UNSET)):
+        rows[f"halves that name {name} tick"] = (_both(of, tick=named), "receipt.half")
     return rows
+
+
+def _both(of: Story, **changes: Any) -> Receipt:
+    """A receipt with both halves so, the one answering the other."""
+    owners = of.owner.branch().add(of.statement(**changes))
+    renters = of.renters(half=owners.id, **changes)
+    return of.receipt(owner_half=owners.raw, renter_half=renters)
 
 
 def unsettled(of: Story) -> dict[str, Receipt]:

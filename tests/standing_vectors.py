@@ -3,9 +3,11 @@
 `tests.ledger_vectors` writes it.
 """
 
+from collections.abc import Iterable
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
+from ledger.bodies import Accept, Grant
 from ledger.entry import Entry
 from ledger.fold import State
 from ledger.fork_evidence import prove_fork
@@ -14,8 +16,25 @@ from ledger.rules import Case, judge, prefix_of, read_case
 from ledger.trust import Trust, lower_bound_ppm
 from ledger.unit_evidence import prove_same_counter
 from ledger.view import look
+from ledger.witness_bodies import Probe
 from protocol.rules import BUNDLE, RULES
-from tests.make_ledger import HOUR, NET, OWNER, UNIT, Feed, grant, signer, statement
+from protocol.units import PublicKey
+from tests.make_evidence import proofs
+from tests.make_ledger import (
+    HOUR,
+    NET,
+    OWNER,
+    RENTER,
+    UNIT,
+    WITNESSES,
+    Feed,
+    cosigned,
+    grant,
+    signer,
+    statement,
+    turn_of,
+    witnessed,
+)
 from tests.make_standing import DAY, MONEY, TODAY, Story, peer
 
 Row = dict[str, Any]
@@ -24,19 +43,34 @@ PUSHES = [(0, 4, 4), (0, 1, 5), (0, 3, 100), (0, 4, 100), (4, 0, 100)]
 
 
 def busy() -> tuple[list[Entry], tuple[bytes, ...]]:
-    """Five peers with accounts, a lease, a claim, a fork and a double lease among them."""
+    """Five peers with accounts, a lease that was not served, a claim, a debt and a double lease."""
     story, signers = Story(), [signer(n) for n in range(1, 6)]
     for day, (one, other) in enumerate(pairwise([*signers, *signers[1:]])):
         story.settle(one, other, 10**6 + day, ts=day * DAY)
     story.claim(signers[2], signers[3], 77)
-    by = story.feed(OWNER)
+    story.settle(signers[2], signers[4], 1_300, is_paid=False)
+    by, body = story.feed(OWNER), witnessed(grant())
+    failed = by.add(body)
+    after = turn_of(failed, body)
     branch = by.branch()
-    granted = by.add(grant(ts=by.ts, start=by.ts + 5, end=by.ts + HOUR))
-    twin = branch.add(grant(ts=by.ts, start=by.ts + 9, end=by.ts + HOUR, nonce=3))
+    granted = by.add(grant(after, start=2 * HOUR, end=3 * HOUR))
+    twin = branch.add(grant(after, start=2 * HOUR + 4, end=3 * HOUR, nonce=3))
     pair = sorted((granted, twin), key=lambda each: each.draft.hdr)
     torn = prove_fork(*pair)
     assert torn is not None
-    return [*story.entries, granted, twin], (torn, prove_same_counter(UNIT, *pair))
+    told = [failed, *not_delivered(story, failed, body), granted, twin]
+    return [*story.entries, *told], (torn, prove_same_counter(UNIT, *pair))
+
+
+def not_delivered(story: Story, lease: Entry, body: Grant) -> list[Entry]:
+    """The renter's half of this lease; and two of its witnesses say that a period failed."""
+    accept = Accept(grant=lease.id, cosigned=cosigned(lease, body))
+    entries = [story.feed(RENTER).add(accept)]
+    for witness in WITNESSES[:2]:
+        feed = Feed(witness)
+        said = Probe(lease=lease.id, period=0, verdict="fail")
+        entries += [feed.open(), feed.add(said, ts=1_000)]
+    return entries
 
 
 def state_of(entries: list[Entry], cases: tuple[Case, ...]) -> State:
@@ -67,29 +101,50 @@ def _twice(rules: bytes, start: int) -> bytes:
     return prove_same_counter(UNIT, *sorted(pair, key=lambda each: each.draft.hdr))
 
 
+AFTER: Final = (0, 29, 30, 89, 90, 179, 180)
+"""Epochs after an offence: the last in which a penalty holds, and the next."""
+
+
+def penalty_case(name: str, raw: bytes, fork: int | None = None) -> Row:
+    """What this evidence costs if nothing else is known but that OWNER's feed forks at `fork`."""
+    forks = [] if fork is None else [(OWNER.public, fork)]
+    [verdict] = judge((read_case(raw, NET),), forked(forks))
+    epochs = [verdict.epoch + each for each in AFTER]
+    return {
+        "name": name,
+        "evidence": raw.hex(),
+        "forks": [[feed.hex(), seq] for feed, seq in forks],
+        "row": verdict.name,
+        "epoch": verdict.epoch,
+        "kept_ppm": [[epoch, verdict.kept_ppm(epoch)] for epoch in epochs],
+        "ends_standing": int(verdict.ends_standing),
+    }
+
+
+def forked(forks: Iterable[tuple[PublicKey, int]]) -> State:
+    """A state in which nothing is known but these forks."""
+    state = State()
+    for feed, seq in forks:
+        state.fork(feed, seq)
+    return state
+
+
 def penalty_cases() -> list[Row]:
     known, unknown = prefix_of(BUNDLE), b"not-here"
-    cases = []
-    for name, raw in (
-        ("a fork", _fork(known)),
-        ("a fork under an unknown bundle", _fork(unknown)),
-        ("a double lease", _twice(known, 5)),
-        ("a double lease under an unknown bundle", _twice(unknown, 5)),
-        ("one counter for times that do not meet", _twice(known, 2 * HOUR)),
-    ):
-        [verdict] = judge((read_case(raw, NET),), State())
-        epochs = [TODAY, TODAY + 179, TODAY + 180]
-        cases.append(
-            {
-                "name": name,
-                "evidence": raw.hex(),
-                "row": verdict.name,
-                "epoch": verdict.epoch,
-                "kept_ppm": [[epoch, verdict.kept_ppm(epoch)] for epoch in epochs],
-                "ends_standing": int(verdict.ends_standing),
-            }
-        )
-    return cases
+    meeting, parted = _twice(known, 5), _twice(known, 2 * HOUR)
+    # A9 is left out until what dates it is settled.
+    others = [(rule, raw) for rule, raw in proofs().items() if rule not in {"A1", "A4", "A9"}]
+    return [
+        penalty_case("a fork", _fork(known)),
+        penalty_case("a fork under an unknown bundle", _fork(unknown)),
+        penalty_case("a double lease", meeting),
+        penalty_case("a double lease by a fork", meeting, 1),
+        penalty_case("a double lease under an unknown bundle", _twice(unknown, 5)),
+        penalty_case("one counter for times that do not meet", parted),
+        penalty_case("one counter for times that do not meet, by a fork", parted, 1),
+        penalty_case("one counter for times that do not meet, below a fork", parted, 2),
+        *(penalty_case(f"{rule} under an unknown bundle", raw) for rule, raw in others),
+    ]
 
 
 def numbers() -> list[Row]:

@@ -48,6 +48,28 @@ def test_the_files_are_what_the_script_writes() -> None:
         assert (FOLDER / name).read_text() == text, "python -m tests.ledger_vectors"
 
 
+SPEC = (FOLDER.parent / "SPEC.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("section", "name"),
+    [
+        ("### 2.3", "entries.json"),
+        ("### 3.3", "entries.json"),
+        ("### 8.2", "evidence.json"),
+        ("## 12", "receipts.json"),
+        ("## 13", "exports.json"),
+    ],
+)
+def test_each_rule_of_a_table_refuses_something(section: str, name: str) -> None:
+    """A row that names several points to other tables; each that names one has a case."""
+    table = re.split(r"^#", SPEC.split(f"\n{section} ")[1], flags=re.MULTILINE)[0]
+    rules = re.findall(r"^\| `([a-z]+\.[a-z]+)` \|", table, flags=re.MULTILINE)
+    refused = {case["rule"] for case in loaded(name)["cases"]}
+    assert rules
+    assert [rule for rule in rules if rule not in refused] == []
+
+
 def judge(raw: bytes, after: dict[str, Any] | None, net: NetId) -> str | None:
     link = None
     if after is not None:

@@ -200,6 +200,26 @@ def test_an_entry_whose_body_is_gone_is_known_and_proves_forks() -> None:
     assert list(here.entries(OWNER.public, seq, seq + 1)) == []
 
 
+def test_an_export_leaves_dropped_entries_out_and_who_imports_it_keeps_what_is_before_them() -> (
+    None
+):
+    market = Market()
+    for _ in range(4):
+        market.lease()
+    written = at(market.now)
+    market.owner.checkpoint(written)
+    market.publish()
+    prune(market.here, written)
+    stubs = [seq for seq in range(99) if market.here.stub(OWNER.public, seq) is not None]
+    other = ledger(RENTER)
+    taken = [other.ingest(record.raw) for record in market.here.begin_export(OWNER.public)]
+    assert taken[: stubs[0]] == [Taken.NEW] * stubs[0]
+    assert set(taken[stubs[0] :]) == {Taken.MISSING}
+    head = other.head(OWNER.public)
+    assert head is not None
+    assert head.seq == stubs[0] - 1
+
+
 def test_of_an_offender_and_of_ourselves_everything_is_kept() -> None:
     market = Market()
     for _ in range(3):

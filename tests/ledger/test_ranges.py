@@ -28,15 +28,19 @@ def compared(ours: Items[HeadItem], theirs: Items[HeadItem]) -> tuple[list[HeadI
     """What the second side learns, in how many messages and bytes."""
     sides = [Compare(ours, head_key, is_first=True), Compare(theirs, head_key, is_first=False)]
     news: list[list[HeadItem]] = [[], []]
-    count = size = turn = 0
-    while not all(side.is_quiet for side in sides):
+    sizes: list[int] = []
+    turn = silent = 0
+    while silent < len(sides):
         part, _ = sides[turn].give(65_536)
+        silent = silent + 1 if part == Part() else 0
         raw = encode(Turn(heads=part))
-        size, count, turn = size + len(raw), count + 1, 1 - turn
+        sizes.append(len(raw))
+        turn = 1 - turn
         heads = decode(raw, Turn, size_max=FRAME_BYTES_MAX).heads
         assert isinstance(heads, Part)
         news[turn] += sides[turn].take(heads)
-    return news[1], count, size
+    told = sizes[: -len(sides)]
+    return news[1], len(told), sum(told)
 
 
 def test_ten_heads_of_ten_thousand_cost_kilobytes() -> None:

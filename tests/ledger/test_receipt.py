@@ -163,3 +163,5 @@ def test_receipts_are_judged_as_the_vectors_say(case: dict[str, Any]) -> None:
     assert (proven.owner.hex(), proven.renter.hex()) == (case["owner"], case["renter"])
     assert (proven.used_ms, proven.amount_micro) == (case["used_ms"], case["amount_micro"])
     assert proven.is_settled is case["is_settled"]
+    assert [each.hex() for each in proven.witnesses] == case["witnesses"]
+    assert proven.is_witnessed is case["is_witnessed"]

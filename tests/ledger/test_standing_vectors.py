@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from ledger.entry import read_entry
-from ledger.fold import State
 from ledger.max_flow import Flow, graph_of
 from ledger.rules import judge, prefix_of, read_case
 from ledger.trust import Trust, lower_bound_ppm
@@ -16,7 +15,7 @@ from protocol.rules import BUNDLE, Bundle
 from protocol.units import NetId, PublicKey
 from tests.ledger_vectors import FOLDER
 from tests.make_standing import peer
-from tests.standing_vectors import state_of
+from tests.standing_vectors import forked, state_of
 
 TOLD: Any = json.loads((FOLDER / "standing.json").read_text())
 NET = NetId(bytes.fromhex(TOLD["net"]))
@@ -45,11 +44,17 @@ def test_bounds_are_as_the_vectors_say(case: list[int]) -> None:
 
 @pytest.mark.parametrize("case", told("penalties"))
 def test_penalties_are_as_the_vectors_say(case: dict[str, Any]) -> None:
-    [verdict] = judge((read_case(bytes.fromhex(case["evidence"]), NET),), State())
+    state = forked((PublicKey(bytes.fromhex(feed)), seq) for feed, seq in case["forks"])
+    [verdict] = judge((read_case(bytes.fromhex(case["evidence"]), NET),), state)
     assert (verdict.name, verdict.epoch) == (case["row"], case["epoch"])
     assert verdict.ends_standing == bool(case["ends_standing"])
     for epoch, kept in case["kept_ppm"]:
         assert verdict.kept_ppm(epoch) == kept
+
+
+def test_each_row_of_the_bundle_is_told() -> None:
+    rows = {case["row"] for case in TOLD["penalties"]}
+    assert rows == set(BUNDLE.penalties) - {"A9"}
 
 
 @pytest.mark.parametrize("case", told("numbers"))
@@ -60,6 +65,8 @@ def test_numbers_are_as_the_vectors_say(case: dict[str, Any]) -> None:
     state = state_of(entries, cases)
     ego, one = (PublicKey(bytes.fromhex(text)) for text in (TOLD["ego"], case["peer"]))
     trust = Trust(look(state, cases, ego=ego, epoch=case["epoch"]))
+    facts = trust.view.facts
+    assert all((facts.trades, facts.claims, facts.risks, facts.owed, trust.view.failures))
     finance, record = trust.finance(one, TOLD["money"]), trust.record(one, TOLD["money"])
     assert trust.view.kept_ppm(one) == case["kept_ppm"]
     for numbers in (finance, record):

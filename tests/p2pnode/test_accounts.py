@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from ledger.entry import Link
 from ledger.fold import Lease
-from ledger.ledger import Ledger
+from ledger.ledger import Ledger, Taken
 from ledger.receipt import check_receipt
 from p2pnode.accounts import Accounts, Reach
 from p2pnode.cabinet import MemoryCabinet
@@ -17,7 +18,7 @@ from protocol.errors import PeerFault, Unavailable
 from protocol.genesis import Bounds, Genesis
 from protocol.lease import charge
 from protocol.lease_stream import CosignAsk, Cosigned, LeaseName, Settle
-from protocol.signing import Signer, is_signed
+from protocol.signing import Signer, digest, is_signed
 from protocol.tick import COSIGN_DOMAIN, Outcome, Tick
 from protocol.units import Digest, Millis, MillisSpan, PeerId, PublicKey
 from protocol.wire import Sealed, pack, unpack
@@ -29,6 +30,7 @@ from tests.make_ledger import (
     STRANGER,
     UNIT,
     UNIT2,
+    Feed,
     at,
     certificate,
     lease_request,
@@ -53,6 +55,8 @@ class Side:
         self.ticks: dict[Digest, bytes] = {}
         self.other: Side | None = None
         self.is_cut_off = False
+        self.fits = True
+        """Whether the ticks of the other fit its feed."""
         self.cabinet = MemoryCabinet()
         self.restart()
 
@@ -60,7 +64,7 @@ class Side:
         """Another life, of which only ledger and cabinet are left."""
         self.accounts = Accounts(
             ledger=self.ledger,
-            fits=lambda _raw: True,
+            fits=lambda _raw: self.fits,
             signer=self.signer,
             certificate=certificate(self.signer),
             genesis=GENESIS,
@@ -253,6 +257,33 @@ async def test_a_tick_that_breaks_a_rule_is_not_cosigned(
         await cosigned(owner, renter, tick_of(lease, **changes), signer=signer)
     assert caught.value.rule == rule
     assert renter.accounts.owed(lease.id) == first.amount_micro
+
+
+async def test_a_tick_that_gives_the_lie_to_its_owners_feed_is_not_cosigned() -> None:
+    owner, renter = sides()
+    lease = leased(owner, renter)
+    renter.fits = False
+    with pytest.raises(PeerFault, match=r"tick\.time"):
+        await cosigned(owner, renter, tick_of(lease))
+    assert renter.accounts.owed(lease.id) == 0
+
+
+async def test_a_half_with_a_counter_that_was_answered_is_not_answered() -> None:
+    owner, renter = sides()
+    first, second = leased(owner, renter), leased(owner, renter, unit=UNIT2, nonce=1)
+    outcome = ended(owner, first, used=7)
+    await renter.accounts.settle(owner.peer, first, outcome)
+    answered = owner.ledger.state.last_half(OWNER.public, RENTER.public, money="USD")
+    head = owner.ledger.head(OWNER.public)
+    assert answered is not None
+    assert head is not None
+    said = tick_of(second)
+    owner.ticks[second.id] = pack(said, signer=OWNER, net=NET)
+    feed = Feed(OWNER, last=Link(seq=head.seq, id=head.id, ts_ms=at(HOUR)), ts=HOUR)
+    again = replace(answered.statement, lease=second.id, tick=digest("tick", encode(said)))
+    assert renter.ledger.ingest(feed.add(again).raw) is Taken.NEW
+    with pytest.raises(PeerFault, match=r"statement\.order"):
+        await renter.accounts.settle(owner.peer, second, outcome)
 
 
 async def test_a_half_that_grows_by_more_than_the_tick_is_not_answered() -> None:

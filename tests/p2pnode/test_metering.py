@@ -10,8 +10,11 @@ from p2pnode.accounts import cosigned
 from p2pnode.execution.engine import Run
 from p2pnode.execution.fake_engine import Script
 from p2pnode.execution.worker import KEPT_MS
+from p2pnode.network.exchange import Refused
 from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.node import Node
+from protocol.codec import encode
+from protocol.lease_stream import LeaseName
 from protocol.tick import Outcome, Tick
 from protocol.units import Micros, MillisSpan
 from protocol.wire import unpack
@@ -85,6 +88,21 @@ async def test_an_owner_that_comes_back_after_the_job_went_elsewhere_meters_no_m
     for here in (again.node, renter.node):
         debt = account(here, again.node, renter.node)
         assert (debt.stated_micro, debt.claimed_micro) == (owed, 0)
+
+
+async def test_a_lease_of_which_nothing_is_metered_yet_has_no_tick(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    owner = await party.start(party.build(ask=300_000, script=long))
+    renter = await party.add(ask=None, gossip="auto")
+    await trio.sleep(LISTED_S)
+    driver = renter.node.jobs.driver(renter.node.jobs.submit(make_submission(renter.node)).id)
+    while driver.file.state != "running":
+        await driver.changed.wait()
+    [lease] = owner.node.books.leases()
+    with pytest.raises(Refused) as caught:
+        await renter.node.links.ask(owner.peer, "lease.tick", encode(LeaseName(lease=lease.id)))
+    assert caught.value.rule == "tick.none"
 
 
 async def test_what_a_renter_that_vanished_has_not_cosigned_is_claimed_last(

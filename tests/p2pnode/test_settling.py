@@ -1,6 +1,7 @@
 """A job is billed, its debt listed with the owner's word on how to pay, the payment confirmed."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -10,13 +11,27 @@ from ledger.debts import lines_of
 from p2pnode.api.money_documents import ConfirmOrder
 from p2pnode.money_views import money_views
 from p2pnode.network.memory_transport import MemoryHub
-from protocol.errors import LocalFault
+from p2pnode.settling import Settling
+from protocol.certificate import read_certificate
+from protocol.errors import LocalFault, PeerFault
 from protocol.payment import PaymentReference, reference_of
-from protocol.wire import unpack
+from protocol.signing import Signer
+from protocol.units import Millis
+from protocol.wire import pack, unpack
+from tests import make
+from tests.make import FEED, RENTER
 from tests.make_job import make_submission
+from tests.make_ledger import NET, STRANGER, at, certificate, opened_ledger
 from tests.make_node import Party, Started, ended
 
 LISTED_S = 5
+
+
+class Noon:
+    """See WallClock."""
+
+    def now(self) -> Millis:
+        return at(0)
 
 
 @pytest.fixture
@@ -102,3 +117,44 @@ async def test_an_owner_that_says_nothing_of_payment_or_is_away_is_said_to_be_so
     [debt] = (await money_views(renter.node).debts()).items
     assert debt.payout is None
     assert debt.why == "the owner cannot be reached: no address leads to the peer"
+
+
+async def asked(said: PaymentReference, by: Signer) -> PaymentReference:
+    """What the renter makes of this answer when it asks the owner, FEED."""
+
+    async def answer(*_: object) -> bytes:
+        await trio.lowlevel.checkpoint()
+        return pack(said, signer=by, net=NET)
+
+    settling = Settling(
+        ledger=opened_ledger(RENTER),
+        signer=RENTER,
+        payout="",
+        ask_feed=answer,
+        who_is=lambda _peer: read_certificate(certificate(FEED), NET),
+        tell=lambda _feed: None,
+        clock=Noon(),
+    )
+    sealed, _ = await settling.reference(FEED.public, "TEST")
+    return sealed.body
+
+
+async def test_an_owners_word_on_payment_is_taken() -> None:
+    assert await asked(make.payment(), FEED) == make.payment()
+
+
+@pytest.mark.parametrize(
+    ("changes", "signer"),
+    [
+        ({}, STRANGER),
+        ({"renter": STRANGER.public}, FEED),
+        ({"money": "EUR"}, FEED),
+        ({"reference": reference_of(FEED.public, RENTER.public, "EUR")}, FEED),
+    ],
+)
+async def test_a_word_on_payment_for_another_account_is_refused(
+    changes: dict[str, Any], signer: Signer
+) -> None:
+    with pytest.raises(PeerFault) as caught:
+        await asked(make.payment(**changes), signer)
+    assert caught.value.rule == "payment.answer"
