@@ -132,8 +132,7 @@ def forked(forks: Iterable[tuple[PublicKey, int]]) -> State:
 def penalty_cases() -> list[Row]:
     known, unknown = prefix_of(BUNDLE), b"not-here"
     meeting, parted = _twice(known, 5), _twice(known, 2 * HOUR)
-    # A9 is left out until what dates it is settled.
-    others = [(rule, raw) for rule, raw in proofs().items() if rule not in {"A1", "A4", "A9"}]
+    others = [(rule, raw) for rule, raw in proofs().items() if rule not in {"A1", "A4"}]
     return [
         penalty_case("a fork", _fork(known)),
         penalty_case("a fork under an unknown bundle", _fork(unknown)),
