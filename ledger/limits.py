@@ -73,9 +73,12 @@ assert SUCCESSOR_UNITS_MAX * (TURN_BYTES_MAX + OPEN_MAX * INTERVAL_BYTES_MAX) <=
 assert (PATH_MAX + 2) * (HEADER_BYTES_MAX + 3) + 2 * 66 <= EVIDENCE_BYTES_MAX
 # Standing.
 FLOW_LOOKS_MAX: Final = 2_097_152
-"""Looks at arcs for all that is pushed through one graph, about half a second. One push among
+"""Looks at arcs for all ways that are found through one graph, about half a second. One push among
 10,000 peers takes under a hundred thousand; many reporters take more, and so does a graph that was
 made to be hard."""
+FLOW_EDGE_LOOKS_MAX: Final = FLOW_LOOKS_MAX // 16
+"""Of them for the ways that begin with one edge: who has earned one can waste no more than that
+and one way; a push among 10,000 peers takes less."""
 
 # Sync.
 LEAF_MAX: Final = 16

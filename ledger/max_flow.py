@@ -2,13 +2,16 @@
 
 Shortest augmenting paths, each searched from both ends, so that of a large graph only the
 neighbourhoods of the two are looked at. What is pushed stays, and lessens what can still flow.
+
+Anybody can add nodes. Those that nothing reaches cost each arc of theirs two looks, once for all
+pushes; what hangs on an edge of the source can use up the looks of that edge.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 
-from ledger.limits import FLOW_LOOKS_MAX
+from ledger.limits import FLOW_EDGE_LOOKS_MAX, FLOW_LOOKS_MAX
 from protocol.units import PublicKey
 
 Edge = tuple[PublicKey, PublicKey, int]
@@ -65,24 +68,45 @@ class Flow:
         self._graph = graph
         self._room = list(graph.room)
         self._looks = FLOW_LOOKS_MAX
+        self._edge_looks: dict[int, int] = {}
+        """Arc with which ways began -> the looks that these took."""
+        self._source = -1
+        self._lost = bytearray()
+        """Node -> whether the source was found to reach it no more.
+
+        It never does again: a push turns arcs round only between nodes that it reaches.
+        """
 
     def push(self, source: PublicKey, sink: PublicKey, most: int) -> int:
         """Pushes as much as can flow on, at most `most`, and returns how much that was.
 
-        Nothing to a node that is not in the graph, nor from a node to itself. A search that takes
-        FLOW_LOOKS_MAX looks at arcs in all is given up: what was pushed until then counts.
+        Nothing to a node that is not in the graph, nor from a node to itself. An arc whose ways
+        took more than FLOW_EDGE_LOOKS_MAX looks carries no more, and once all took FLOW_LOOKS_MAX
+        nothing does: what was pushed until then counts. So later pushes get less, never more.
         """
         start, end = self._graph.index.get(source), self._graph.index.get(sink)
         if start is None or end is None or start == end:
             return 0
+        if start != self._source:
+            self._source, self._lost = start, bytearray(len(self._graph.names))
         pushed = 0
-        while pushed < most and (path := self._path(start, end)):
+        while pushed < most and self._looks > 0 and not self._lost[end]:
+            path, looks = self._path(start, end)
+            if not path:
+                break
             least = min(most - pushed, *(self._room[arc] for arc in path))
             for arc in path:
                 self._room[arc] -= least
                 self._room[arc ^ 1] += least
             pushed += least
+            self._charge(path[0], looks)
         return pushed
+
+    def _charge(self, arc: int, looks: int) -> None:
+        self._looks -= looks
+        self._edge_looks[arc] = self._edge_looks.get(arc, 0) + looks
+        if self._edge_looks[arc] > FLOW_EDGE_LOOKS_MAX:
+            self._room[arc] = 0
 
     def close(self, name: PublicKey) -> None:
         """Nothing flows into this node any more."""
@@ -99,40 +123,53 @@ class Flow:
             if self._room[arc] < before[arc] and self._room[arc ^ 1] > before[arc ^ 1]
         )
 
-    def _path(self, start: int, end: int) -> list[int]:
-        """The arcs of a shortest way with room on it; empty if there is none."""
-        before: dict[int, int] = {start: -1}
-        after: dict[int, int] = {end: -1}
-        ahead, behind = [start], [end]
-        while ahead and behind and self._looks > 0:
-            # The smaller frontier is moved on, which keeps both small.
-            if len(ahead) <= len(behind):
-                ahead, met = self._grown(ahead, before, after, against=0)
-            else:
-                behind, met = self._grown(behind, after, before, against=1)
+    def _path(self, start: int, end: int) -> tuple[list[int], int]:
+        """The arcs of a shortest way with room on it, and how many looks it took.
+
+        No arcs if there is none. Such a search costs no looks: what it found lost is not looked at
+        again, and has at least half of the arcs that were looked at.
+        """
+        seen: tuple[dict[int, int], dict[int, int]] = {start: -1}, {end: -1}
+        fronts = [[start], [end]]
+        taken, due = [0, 0], [self._degree(front) for front in fronts]
+        while fronts[0] and fronts[1]:
+            # The end that looks at less is moved on, which keeps both small.
+            side = int(taken[1] + due[1] < taken[0] + due[0])
+            fronts[side], met, looks = self._grown(
+                fronts[side], seen[side], seen[1 - side], against=side
+            )
+            taken[side] += looks
             if met >= 0:
-                return self._joined(before, after, met)
-        return []
+                return self._joined(*seen, met), sum(taken)
+            due[side] = self._degree(fronts[side])
+        for node in seen[1]:
+            self._lost[node] = 1
+        return [], 0
+
+    def _degree(self, nodes: list[int]) -> int:
+        arcs = self._graph.arcs
+        return sum(len(arcs[node]) for node in nodes)
 
     def _grown(
         self, frontier: list[int], seen: dict[int, int], others: dict[int, int], *, against: int
-    ) -> tuple[list[int], int]:
-        """The nodes one step on, and the first that the other side has reached; -1 if none.
+    ) -> tuple[list[int], int, int]:
+        """The nodes one step on, the first that the other side has reached (-1: none), and looks.
 
         `against` is 1 to go against the arcs, whose twins differ from them in the last bit, else 0.
         """
-        arcs, heads, room = self._graph.arcs, self._graph.heads, self._room
+        arcs, heads, room, lost = self._graph.arcs, self._graph.heads, self._room, self._lost
         grown: list[int] = []
+        looks = 0
         for node in frontier:
-            self._looks -= len(arcs[node])
+            looks += len(arcs[node])
             for arc in arcs[node]:
                 other = heads[arc]
-                if room[arc ^ against] and other not in seen:
+                if room[arc ^ against] and other not in seen and not lost[other]:
                     seen[other] = arc ^ against
                     if other in others:
-                        return grown, other
+                        return grown, other, looks
                     grown.append(other)
-        return grown, -1
+        return grown, -1, looks
 
     def _joined(self, before: dict[int, int], after: dict[int, int], met: int) -> list[int]:
         heads = self._graph.heads

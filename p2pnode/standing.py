@@ -45,6 +45,8 @@ class Standing:
         self._judged = -1
         self._trust: Trust | None = None
         self._reckoned: tuple[int, int] = (-1, 0)
+        self._used: tuple[Failure, ...] = ()
+        """What this node had seen itself by then: the view has what witnesses attest besides."""
         self._reliability: dict[PublicKey, int] = {}
 
     def bars(self, peer: PublicKey) -> str | None:
@@ -83,11 +85,9 @@ class Standing:
 
     def trust(self) -> Trust:
         """The numbers of this epoch, as they are or were a moment ago."""
-        view = None if self._trust is None else self._trust.view
         if (
             self._trust is None
-            or view is None
-            or (view.epoch, view.failures) != (self.epoch(), self._seen())
+            or (self._trust.view.epoch, self._used) != (self.epoch(), self._seen())
             or self._is_due()
         ):
             return self.reckon()
@@ -96,12 +96,13 @@ class Standing:
     def reckon(self) -> Trust:
         """The numbers as they are now, whatever that takes."""
         self._judge()
+        self._used = self._seen()
         view = look(
             self._ledger.state,
             tuple(self._cases.values()),
             ego=self._ledger.feed,
             epoch=self.epoch(),
-            failures=self._seen(),
+            failures=self._used,
         )
         self._reckoned = (self._ledger.changes, self._clock.now())
         self._reliability.clear()

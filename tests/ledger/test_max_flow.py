@@ -1,5 +1,6 @@
 from itertools import combinations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,3 +94,60 @@ def test_a_search_without_end_is_given_up_and_what_was_pushed_counts() -> None:
     # Each way is one more look at all that leaves both ends.
     assert 0 < pushed < wide
     assert pushed <= FLOW_LOOKS_MAX // 1_000
+
+
+@given(edge_lists(), st.lists(st.integers(0, 30), min_size=3, max_size=3), st.integers(0, 40))
+def test_who_wastes_looks_never_makes_more_flow_to_whom_is_asked_last(
+    edges: list[Edge], pushes: list[int], looks: int
+) -> None:
+    """Or what is at risk could be hidden from credit."""
+
+    def last(looks: int) -> int:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("ledger.max_flow.FLOW_LOOKS_MAX", 4 * looks)
+            patch.setattr("ledger.max_flow.FLOW_EDGE_LOOKS_MAX", looks)
+            flow = Flow(graph_of(edges))
+            for end, most in enumerate(pushes, 1):
+                flow.push(peer(0), peer(end), most)
+            return flow.push(peer(0), peer(4), ALL)
+
+    assert last(looks) <= last(ALL)
+
+
+class Counted(Flow):
+    """Counts the looks of searches that find nothing."""
+
+    in_vain = 0
+
+    def _path(self, start: int, end: int) -> tuple[list[int], int]:
+        self.looks = 0
+        found = super()._path(start, end)
+        self.in_vain += 0 if found[0] else self.looks
+        return found
+
+    def _grown(
+        self, frontier: list[int], seen: dict[int, int], others: dict[int, int], *, against: int
+    ) -> tuple[list[int], int, int]:
+        grown = super()._grown(frontier, seen, others, against=against)
+        self.looks += grown[2]
+        return grown
+
+
+@given(edge_lists(), st.integers(1, 30))
+def test_searches_in_vain_look_twice_at_an_arc_at_most_however_many_there_are(
+    edges: list[Edge], most: int
+) -> None:
+    graph = graph_of(edges)
+    flow = Counted(graph)
+    for end in [*range(1, 7), *range(1, 7)]:
+        flow.push(peer(0), peer(end), most)
+        flow.push(peer(0), peer(end), ALL)
+    assert flow.in_vain <= 2 * len(graph.heads)
+
+
+def test_a_hub_is_not_looked_through_for_each_of_those_that_nothing_reaches() -> None:
+    edges = [(peer(0), peer(n), 1) for n in range(1, 300)]
+    edges += [(peer(1), peer(n), 1) for n in range(300, 600)]
+    flow = Counted(graph_of(edges))
+    assert [flow.push(peer(0), peer(n), 1) for n in range(300, 600)] == [1] + [0] * 299
+    assert flow.in_vain < 2_000

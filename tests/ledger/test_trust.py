@@ -232,6 +232,59 @@ def test_each_reporter_has_a_voice_of_its_own() -> None:
         assert seen.record(peer(9), MONEY).good_micro == heard * VOICE
 
 
+@pytest.fixture
+def few_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundredth of the looks, so that a small crowd could use them up."""
+    monkeypatch.setattr("ledger.max_flow.FLOW_LOOKS_MAX", 20_000)
+    monkeypatch.setattr("ledger.max_flow.FLOW_EDGE_LOOKS_MAX", 20_000 // 16)
+
+
+LATE = 9_000
+"""An honest peer whose key is above those of all Sybils."""
+CROWD = range(FIRST_SYBIL, FIRST_SYBIL + 60)
+FRIENDS = range(300, 400)
+"""So many that a search from ego's end is the longer one."""
+
+
+@pytest.mark.usefixtures("few_looks")
+@pytest.mark.parametrize("friend", [LATE, 9], ids=["alone", "with the owner"])
+def test_a_crowd_without_an_edge_silences_no_complaint(friend: int) -> None:
+    honest = [trade(0, one, VOICE) for one in (LATE, friend, *FRIENDS)]
+    crowd = [trade(one, other, VOICE) for one in CROWD for other in CROWD if one < other]
+    praise = [trade(9, one, VOICE) for one in CROWD]
+    complaint = (failure(LATE, 9, 10**6),)
+    before = trust(*honest, failures=complaint, bundle=BUNDLE)
+    after = trust(*honest, *crowd, *praise, failures=complaint, bundle=BUNDLE)
+    assert before.record(peer(9), MONEY).bad_micro == VOICE
+    assert after.record(peer(9), MONEY) == before.record(peer(9), MONEY)
+
+
+@pytest.mark.usefixtures("few_looks")
+def test_a_crowd_behind_an_edge_uses_up_the_looks_of_that_edge_alone() -> None:
+    gate, ends, middle = FIRST_SYBIL, range(200, 220), range(300, 400)
+    fans = [trade(one, other, 1) for one in middle for other in (gate, *ends)]
+    praise = [trade(9, one, 1, used=10**12) for one in ends]
+    seen = trust(
+        trade(0, LATE, VOICE),
+        trade(0, gate, VOICE),
+        *fans,
+        *praise,
+        failures=(failure(LATE, 9, 10**6),),
+        bundle=BUNDLE,
+    )
+    record = seen.record(peer(9), MONEY)
+    assert 0 < record.good_micro < 100, "given up"
+    assert record.bad_micro == VOICE
+
+
+@pytest.mark.usefixtures("few_looks")
+def test_what_is_at_risk_with_a_crowd_without_an_edge_takes_nobodys_credit() -> None:
+    crowd = [trade(one, other, 40) for one in CROWD for other in CROWD if one < other]
+    honest = [trade(0, one, 40) for one in (LATE, *FRIENDS)]
+    risks = tuple(risk(0, one, 5, number=one) for one in CROWD)
+    assert credit(trust(*honest, *crowd, risks=risks), LATE) == 40
+
+
 def test_an_owner_without_history_has_one_half() -> None:
     assert reliability(trust(bundle=BUNDLE), 9) == 500_000 == lower_bound_ppm(0, 0, BUNDLE)
 

@@ -24,6 +24,7 @@ from protocol.scoring import AuctionRecord
 from protocol.signing import peer_id_of
 from protocol.units import Micros, Millis, PublicKey
 from protocol.wire import unpack
+from tests.ledger.test_attested import Past
 from tests.make_desk import Clock
 from tests.make_job import make_submission
 from tests.make_ledger import (
@@ -32,10 +33,12 @@ from tests.make_ledger import (
     RENTER,
     STRANGER,
     UNIT,
+    WITNESSES,
     Feed,
     at,
     grant,
     opened_ledger,
+    signer,
     statement,
 )
 from tests.make_node import LISTED_S, Party, ended
@@ -99,15 +102,22 @@ def test_what_this_node_saw_fail_counts_at_once() -> None:
     assert here.reliability_ppm(OWNER.public) < once < before
 
 
-def test_entries_that_came_count_once_the_last_reckoning_is_old_enough() -> None:
-    ledger, story = opened_ledger(STRANGER), Story()
-    here, clock, _ = standing(ledger)
+@pytest.mark.parametrize("attested", [0, 1])
+def test_entries_that_came_count_once_the_last_reckoning_is_old_enough(attested: int) -> None:
+    """Also when witnesses attest a failure, of which this node has seen nothing."""
+    ledger, story, past = opened_ledger(STRANGER), Story(), Past()
+    for witness in WITNESSES[:2]:
+        past.probe(witness)
+    for entry in past.entries if attested else []:
+        ledger.ingest(entry.raw)
+    here, clock, seen = standing(ledger)
 
     def trades() -> int:
         return len(here.trust().view.facts.trades)
 
     assert trades() == 0
-    story.settle(OWNER, RENTER, 600_000)
+    assert len(here.trust().view.failures) == attested
+    story.settle(signer(4), signer(5), 600_000)
     for entry in story.entries:
         ledger.ingest(entry.raw)
     assert trades() == 0
@@ -116,6 +126,8 @@ def test_entries_that_came_count_once_the_last_reckoning_is_old_enough() -> None
     reckoned = here.trust()
     clock.at = Millis(clock.at + HOUR)
     assert here.trust() is reckoned, "nothing has changed"
+    seen[OWNER.public] = 1
+    assert len(here.trust().view.failures) == attested + 1
 
 
 def test_each_row_of_the_bundle_has_its_words() -> None:
