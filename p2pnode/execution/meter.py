@@ -10,7 +10,7 @@ from p2pnode.cabinet import Cabinet
 from p2pnode.execution.shop import Shop
 from p2pnode.network.exchange import Refused
 from protocol.codec import Wire, decode, encode
-from protocol.errors import PeerFault, Unavailable
+from protocol.errors import LocalFault, PeerFault, Unavailable
 from protocol.lease import charge
 from protocol.lease_stream import CosignAsk, Cosigned
 from protocol.limits import FRAME_BYTES_MAX, SEAL_BYTES, TICK_BYTES_MAX
@@ -128,9 +128,14 @@ class Meter:
             self.state()
 
     def bill(self) -> None:
-        """State what both have signed of a lease that goes on, if it is time to."""
-        if (agreed := self._agreed()) is not None:
+        """State what both have signed of a lease that goes on, if it is time to and can be done."""
+        if (agreed := self._agreed()) is None:
+            return
+        try:
             self._shop.bill(self._lease, agreed)
+        except LocalFault as fault:
+            # The run goes on: the numbers are cumulative, so that any later bill says this too.
+            log.warning("lease not billed", extra={"lease": self._id, "why": str(fault)})
 
     def state(self) -> Micros:
         """State what both have signed of a lease that has ended; how much that is."""

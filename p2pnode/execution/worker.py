@@ -129,15 +129,7 @@ class Worker:
                 left_s = (self._end_ms() - self._now()) / 1_000
                 with trio.move_on_after(min(period_s, max(left_s, 0))):
                     await self.stop_asked.wait()
-                await self.meter.tick(MillisSpan(self._now() - began), until=self._end_ms())
-                self.meter.bill()
-                if self.meter.is_left:
-                    break
-                if self._is_unclaimed():
-                    log.info("lease not accepted", extra={"lease": self.run_id})
-                    break
-                if self._shop.is_enough(self.lease):
-                    log.warning("renter owes all that it may", extra={"lease": self.run_id})
+                if not await self._meter(MillisSpan(self._now() - began)):
                     break
             await self._stop()
         [ending] = endings
@@ -146,6 +138,25 @@ class Worker:
         if ending.cause == "engine":
             await self._give_up()
         return ending
+
+    async def _meter(self, ran: MillisSpan) -> bool:
+        """Write down and state what was used so far; whether the run may go on."""
+        try:
+            await self.meter.tick(ran, until=self._end_ms())
+        except LocalFault as fault:
+            # Once the run has been stopped the last tick says it again.
+            log.warning("lease not metered", extra={"lease": self.run_id, "why": str(fault)})
+            return False
+        self.meter.bill()
+        if self.meter.is_left:
+            return False
+        if self._is_unclaimed():
+            log.info("lease not accepted", extra={"lease": self.run_id})
+            return False
+        if self._shop.is_enough(self.lease):
+            log.warning("renter owes all that it may", extra={"lease": self.run_id})
+            return False
+        return True
 
     async def _await_ending(self, began: Millis) -> Ending:
         """How the run ended. An engine that is away is asked again; one that fails has ended it."""

@@ -12,7 +12,9 @@ from msgspec.structs import replace
 
 from ledger.debts import Debt, debts_of, lines_of
 from ledger.fold import Lease
+from ledger.fork_evidence import prove_fork
 from ledger.receipt import Proven, check_receipt
+from ledger.rules import BUNDLES
 from p2pnode import traffic
 from p2pnode.accounts import cosigned
 from p2pnode.api.money_documents import ConfirmOrder
@@ -34,6 +36,7 @@ from protocol.tick import COSIGN_DOMAIN, Tick
 from protocol.units import MillisSpan, Signature
 from protocol.wire import Envelope, unpack
 from tests.make_job import make_limits, make_submission
+from tests.make_ledger import Feed, statement
 from tests.make_node import Party, Started
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
@@ -54,10 +57,11 @@ def party(tmp_path: Path, nursery: trio.Nursery) -> Party:
 class Let:
     """An owner and a renter, and a job of `lasts` ms that runs in between."""
 
-    def __init__(self, party: Party, *, lasts: int, period: int) -> None:
+    def __init__(self, party: Party, *, lasts: int, period: int, billing: int = DAY) -> None:
         self._party = party
         self._lasts = MillisSpan(lasts)
         self._period = MillisSpan(period)
+        self._billing = MillisSpan(billing)
         self.owner: Started
         self.renter: Started
         self.job = ""
@@ -108,7 +112,12 @@ class Let:
         return replace(
             config,
             network=replace(config.network, heartbeat=MillisSpan(HOUR)),
-            pricing=replace(config.pricing, period=self._period, max_lease=MillisSpan(61 * DAY)),
+            pricing=replace(
+                config.pricing,
+                period=self._period,
+                billing=self._billing,
+                max_lease=MillisSpan(61 * DAY),
+            ),
         )
 
     @property
@@ -284,3 +293,23 @@ async def test_an_owner_that_was_away_for_ninety_days_is_owed_what_was_co_signed
     assert lines[0].lease == lease.id
     for node in (let.owner.node, let.renter.node):
         assert node.ports.ledger.offences() == []
+
+
+async def test_an_owner_whose_feed_is_forked_goes_on_while_its_leases_last(
+    party: Party, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.abc.Clock
+) -> None:
+    let = Let(party, lasts=4 * HOUR, period=30 * MINUTE, billing=5 * HOUR)
+    await let.begin(monkeypatch)
+    await trio.sleep(30 * 60)
+    owner = let.owner.node
+    feed = Feed(owner.identity.feed, net=owner.net, rules=next(iter(BUNDLES)))
+    feed.open()
+    other = feed.branch()
+    proof = prove_fork(feed.add(statement(used=1)), other.add(statement(used=2)))
+    assert proof is not None
+    owner.ports.ledger.accuse(proof)
+    assert owner.ports.ledger.fault() is not None
+    await trio.sleep(3 * 3_600)
+    assert let.state == "running"
+    await trio.sleep(2 * 3_600)
+    assert not let.owner.ended.is_set()

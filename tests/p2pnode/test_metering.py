@@ -1,5 +1,7 @@
 """What is owed when owner and renter lose sight of each other; whole nodes on virtual time."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,13 +9,17 @@ import trio
 
 from ledger.debts import Debt, debt_of
 from p2pnode.accounts import cosigned
-from p2pnode.execution.engine import Run
+from p2pnode.cabinet import MemoryCabinet
+from p2pnode.execution.engine import Run, RunId
 from p2pnode.execution.fake_engine import Script
 from p2pnode.execution.worker import KEPT_MS
+from p2pnode.identity import Identity
 from p2pnode.network.exchange import Refused
 from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.node import Node
+from p2pnode.ports import Ports
 from protocol.codec import encode
+from protocol.errors import LocalFault
 from protocol.lease_stream import LeaseName
 from protocol.tick import Outcome, Tick
 from protocol.units import Micros, MillisSpan
@@ -22,6 +28,20 @@ from tests.make_job import make_limits, make_submission
 from tests.make_node import LISTED_S, Party, Started, ended
 
 RUN_MS = MillisSpan(600_000)
+
+
+class FaultyCabinet(MemoryCabinet):
+    """A node's cabinet that has no room for what is metered while `is_full`."""
+
+    def __init__(self, ports: Ports) -> None:
+        assert isinstance(ports.cabinet, MemoryCabinet)
+        self._records = ports.cabinet._records
+        self.is_full = False
+
+    def put(self, name: str, record: bytes) -> None:
+        if self.is_full and name.endswith("/metered"):
+            raise LocalFault("No space left.")
+        super().put(name, record)
 
 
 @pytest.fixture
@@ -38,9 +58,19 @@ async def stop(started: Started) -> None:
     await started.ended.wait()
 
 
-async def under_way(party: Party) -> tuple[Started, Started, str]:
+def as_built(ports: Ports, _identity: Identity) -> Ports:
+    return ports
+
+
+def with_faulty_cabinet(ports: Ports, _identity: Identity) -> Ports:
+    return replace(ports, cabinet=FaultyCabinet(ports))
+
+
+async def under_way(
+    party: Party, wrap: Callable[[Ports, Identity], Ports] = as_built
+) -> tuple[Started, Started, str]:
     """An owner and a renter, ten seconds into a job of ten minutes; there is a dearer owner too."""
-    owner = await party.start(party.build(ask=300_000, script=long))
+    owner = await party.start(party.build(ask=300_000, script=long, wrap=wrap))
     await party.add(ask=400_000)
     renter = await party.add(ask=None, gossip="auto")
     await trio.sleep(LISTED_S)
@@ -139,3 +169,22 @@ async def test_an_owner_that_was_away_when_the_renter_settled_is_paid_all_the_sa
         debt = account(here, again.node, renter.node)
         assert debt.agreed_micro == debt.stated_micro == signed(renter.node, again.node)
         assert debt.agreed_micro == -(-RUN_MS * 300_000 // 3_600_000)
+
+
+@pytest.mark.parametrize("full_s", [5, 60])
+async def test_what_cannot_be_metered_is_stopped_and_the_owner_goes_on(
+    party: Party, autojump_clock: trio.abc.Clock, full_s: int
+) -> None:
+    owner, renter, _ = await under_way(party, with_faulty_cabinet)
+    cabinet = owner.node.ports.cabinet
+    assert isinstance(cabinet, FaultyCabinet)
+    cabinet.is_full = True
+    await trio.sleep(full_s)
+    cabinet.is_full = False
+    await trio.sleep(RUN_MS / 1_000)
+    assert not owner.ended.is_set()
+    [lease] = owner.node.books.leases()
+    ending = await owner.node.ports.engine.wait(RunId(lease.id.hex()))
+    assert ending.cause == "stopped"
+    again = renter.node.jobs.submit(make_submission(renter.node)).id
+    assert (await ended(renter, again)).state == "done"
