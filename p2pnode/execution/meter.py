@@ -73,15 +73,18 @@ class Meter:
     async def tick(self, ran: MillisSpan, *, until: Millis) -> None:
         """Write down what is owed so far, and ask the renter to co-sign it.
 
-        `until` is when the lease ends. Of a tick that was not co-signed nothing is left.
+        `until` is when the lease ends. No tick says less than the one before: the renter may have
+        signed that, though we do not know, and would sign no lower one. Only of a tick that came
+        after the renter had left nothing stays.
         """
         before = self.last or Metered(tick=b"")
-        last, agreed = self._read(before.tick), self._read(before.agreed)
+        last = self._read(before.tick)
+        floor = self._read(before.agreed) if self.is_left else last
         request, now = self._lease.request, self._shop.clock.now()
         most = max(0, min(now, until) - request.start_ms)
         used = MillisSpan(min(ran, most) * len(request.units))
-        if agreed is not None:
-            used = MillisSpan(max(used, agreed.body.used_ms))
+        if floor is not None:
+            used = MillisSpan(max(used, floor.body.used_ms))
         tick = Tick(
             lease=self._lease.id,
             n=1 if last is None else last.body.n + 1,

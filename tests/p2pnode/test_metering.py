@@ -8,10 +8,10 @@ import pytest
 import trio
 
 from ledger.debts import Debt, debt_of
-from p2pnode.accounts import cosigned
+from p2pnode.accounts import Accounts, cosigned
 from p2pnode.cabinet import MemoryCabinet
-from p2pnode.execution.engine import Run, RunId
-from p2pnode.execution.fake_engine import Script
+from p2pnode.execution.engine import Ending, Run, RunId
+from p2pnode.execution.fake_engine import FakeEngine, Script
 from p2pnode.execution.worker import KEPT_MS
 from p2pnode.identity import Identity
 from p2pnode.network.exchange import Refused
@@ -22,7 +22,7 @@ from protocol.codec import encode
 from protocol.errors import LocalFault
 from protocol.lease_stream import LeaseName
 from protocol.tick import Outcome, Tick
-from protocol.units import Micros, MillisSpan
+from protocol.units import Micros, MillisSpan, PeerId
 from protocol.wire import unpack
 from tests.make_job import make_limits, make_submission
 from tests.make_node import LISTED_S, Party, Started, ended
@@ -188,3 +188,41 @@ async def test_what_cannot_be_metered_is_stopped_and_the_owner_goes_on(
     assert ending.cause == "stopped"
     again = renter.node.jobs.submit(make_submission(renter.node)).id
     assert (await ended(renter, again)).state == "done"
+
+
+class SlowEngine(FakeEngine):
+    """Tells of an end half a second late, so that a tick may fall between."""
+
+    async def wait(self, run: RunId) -> Ending:
+        ending = await super().wait(run)
+        await trio.sleep(0.5)
+        return ending
+
+
+@pytest.mark.parametrize("lasts_ms", [7_500, 7_700, 7_900, 8_100])
+async def test_the_last_tick_says_no_less_than_one_whose_signature_was_lost(
+    party: Party, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.abc.Clock, lasts_ms: int
+) -> None:
+    """A tick is sent after the run has ended and before we know: that end cancels the question."""
+    answer_tick = Accounts.answer_tick
+
+    async def answer_slowly(of: Accounts, peer: PeerId, body: bytes) -> bytes:
+        answer = await answer_tick(of, peer, body)
+        await trio.sleep(1)
+        return answer
+
+    def wrap(ports: Ports, _identity: Identity) -> Ports:
+        script = Script(lasts_ms=MillisSpan(lasts_ms))
+        return replace(ports, engine=SlowEngine(lambda _run: script, clock=ports.clock))
+
+    monkeypatch.setattr(Accounts, "answer_tick", answer_slowly)
+    owner = await party.start(party.build(ask=300_000, wrap=wrap))
+    renter = await party.add(ask=None, gossip="auto")
+    await trio.sleep(LISTED_S)
+    job = renter.node.jobs.submit(make_submission(renter.node)).id
+    assert (await ended(renter, job)).state == "done"
+    assert renter.node.ports.cabinet.get(f"jobs/{job}/receipt") is not None
+    await trio.sleep(10)
+    for here in (owner.node, renter.node):
+        debt = account(here, owner.node, renter.node)
+        assert debt.agreed_micro == debt.stated_micro == signed(renter.node, owner.node)
