@@ -110,21 +110,30 @@ class CreditLine:
     def held(self, renter: PublicKey, money: str) -> Micros:
         """What rails that we trust hold for us of the renter's, for leases that it has of us.
 
-        Of each lease as much as it can cost, since no more of it can be captured by its receipt. A
-        simulated hold counts nothing: there is nothing to be had.
+        Of each lease as much as it can cost, since no more of it can be captured by its receipt: of
+        one that our books have closed what they state and is not paid. A simulated hold counts
+        nothing: there is nothing to be had.
         """
-        now, own = self._clock.now(), self._ledger.feed
-        total = 0
+        state, own, now = self._ledger.state, self._ledger.feed, self._clock.now()
         if not self._terms.rails:
             return Micros(0)
-        for lease in self._ledger.state.leases():
+        halves = [half.statement for half in state.halves(own, renter, money=money)]
+        unbilled = {lease.id: each for lease, each in self._open(renter, money)}
+        total = closed = 0
+        for lease in state.leases():
             if (lease.owner, lease.renter, lease.request.money) != (own, renter, money):
                 continue
-            holds = live_holds(self._ledger.state.rail_told(lease.id), now)
+            holds = live_holds(state.rail_told(lease.id), now)
             amounts = (each.amount_micro for each in holds if self._is_ours(each, lease))
-            span = MillisSpan(lease.request.end_ms - lease.request.start_ms)
-            total += min(sum(amounts), _price(lease.request, span))
-        return Micros(total)
+            span = MillisSpan(max(0, lease.ended_ms - lease.request.start_ms))
+            secured = min(sum(amounts), _price(lease.request, span))
+            if lease.id not in unbilled:
+                closed += min(secured, stated_of(halves, lease.id)[1])
+            elif self._goes_on(lease):
+                total += secured
+            else:
+                total += min(secured, unbilled[lease.id])
+        return Micros(total + min(closed, _owed(self.debt(renter, money))))
 
     def _is_ours(self, hold: RailTold, lease: Lease) -> bool:
         """Whether we could get it for this lease."""

@@ -6,7 +6,7 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from ledger.bodies import Statement
+from ledger.bodies import Statement, consent_bytes
 from ledger.ledger import Ledger
 from ledger.rail_bodies import RailHold
 from p2pnode.credit_line import CreditLine, Terms
@@ -235,6 +235,38 @@ def test_a_hold_counts_as_far_as_its_lease_can_cost() -> None:
     owner, lease, before = with_hold()
     tell(owner.ledger, held(lease, 10 * PRICE), at(0))
     assert limit(owner) == before + PRICE
+
+
+def test_a_hold_for_a_lease_that_is_over_counts_what_is_stated_of_it_and_not_paid() -> None:
+    owner, lease, before = with_hold()
+    tell(owner.ledger, held(lease, PRICE), at(0))
+    assert limit(owner) == before + PRICE
+    owner.time = at(2_000)
+    owner.over[lease] = None
+    owner.meter[lease] = 70
+    assert limit(owner) == before + 70
+    consent_to_end(owner, lease)
+    bill = Statement(
+        peer=RENTER.public, ctr=1, used_ms=MillisSpan(1_000), amount_micro=Micros(70),
+        money="USD", lease=lease, tick=Digest(bytes(32)),
+    )  # fmt: skip
+    assert limit(owner) == before
+    owner.ledger.append(bill, owner.time)
+    assert limit(owner) == before + 70
+    paid = replace(bill, ctr=2, lease=UNSET, tick=UNSET, paid_micro=Micros(30))
+    owner.ledger.append(paid, owner.time)
+    assert limit(owner) == before + 40
+    owner.ledger.append(replace(paid, ctr=3, paid_micro=Micros(70)), owner.time)
+    assert limit(owner) == before
+
+
+def consent_to_end(owner: Owner, lease: Digest) -> None:
+    """The renter lets the units go now."""
+    known = owner.ledger.lease(lease)
+    assert known is not None
+    units = tuple((each.unit, each.ctr) for each in known.request.units)
+    consent = RENTER.sign("release-consent", NET, consent_bytes(lease, units, owner.time))
+    owner.ledger.release(lease, owner.time, at_ms=owner.time, reason="consent", consent=consent)
 
 
 @pytest.mark.parametrize(
