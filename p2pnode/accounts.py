@@ -4,7 +4,6 @@ The owner writes a half now and then while the job runs, and one when it has end
 checks each against what it has co-signed, and answers with its own.
 """
 
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
@@ -19,22 +18,20 @@ from ledger.fold import Half, Lease
 from ledger.ledger import Ledger
 from ledger.receipt import Receipt, check_receipt
 from ledger.statements import stated_of
+from p2pnode.bills import Answers, halves_of, is_confirmation
 from p2pnode.cabinet import Cabinet
 from p2pnode.clock import WallClock
 from p2pnode.network.exchange import Refused
 from protocol.certificate import Certificate
 from protocol.codec import Wire, decode, encode
-from protocol.errors import LocalFault, PeerFault, Unavailable
+from protocol.errors import PeerFault, Unavailable
 from protocol.genesis import Genesis
-from protocol.lease import charge
 from protocol.lease_stream import CosignAsk, Cosigned, LeaseName, Settle
 from protocol.limits import FRAME_BYTES_MAX, SEAL_BYTES, TICK_BYTES_MAX
 from protocol.signing import Signer
 from protocol.tick import COSIGN_DOMAIN, Tick, check_tick
 from protocol.units import Digest, Micros, Millis, MillisSpan, PeerId, PublicKey, Signature
 from protocol.wire import Envelope, Sealed, unpack
-
-log = logging.getLogger(__name__)
 
 HALF_POLL_S: Final = 0.2
 COSIGNED_BYTES_MAX: Final = 4_096
@@ -82,13 +79,14 @@ class Accounts:
         self._cabinet = cabinet
         self._reach = reach
         self._clock = clock
+        self._answers = Answers(ledger=ledger, signed=self._signed, clock=clock)
 
     # The renter's side.
 
     def owed(self, lease: Digest) -> Micros:
         """What we have co-signed for this lease so far."""
-        last = self._cosigned(lease)
-        return Micros(0) if last is None else self._tick(last.tick).body.amount_micro
+        last = self._signed(lease)
+        return Micros(0) if last is None else last.amount_micro
 
     async def answer_tick(self, peer: PeerId, body: bytes) -> bytes:
         """The question `tick` of an owner: our signature. Raises PeerFault."""
@@ -101,28 +99,11 @@ class Accounts:
             by = None
         else:
             by = self._cosign(raw, lease.owner)
-        if self._answer_bills(lease):
+        if self._answers.answer_some(lease):
             self._reach.tell(peer)
         if by is None:
             raise PeerFault("tick.left", "the job went to another owner")
         return encode(Cosigned(by=by))
-
-    def _answer_bills(self, lease: Lease) -> bool:
-        """Answer the owner's halves that are here, as far as we have signed for them; if any."""
-        has_answered = False
-        while (first := self._first_unanswered(lease)) is not None:
-            named = first.statement.lease
-            last = None if named is UNSET else self._cosigned(Digest(named))
-            tick = None if last is None else self._tick(last.tick).body
-            try:
-                self._check_half(first, tick)
-                self._write_answer(first, lease)
-            except (PeerFault, LocalFault) as fault:
-                # The answer can wait, say until we may sign again; the tick is co-signed already.
-                log.info("bill not answered", extra={"half": first.id.hex(), "why": str(fault)})
-                break
-            has_answered = True
-        return has_answered
 
     def _cosign(self, raw: bytes, owner: PublicKey) -> Signature:
         sealed = self._tick(raw)
@@ -130,8 +111,7 @@ class Accounts:
         last = self._cosigned(lease.id)
         if last is not None and last.tick == raw:
             return Signature(last.by)
-        before = None if last is None else self._tick(last.tick).body
-        now = self._clock.now()
+        before, now = self._signed(lease.id), self._clock.now()
         check_tick(sealed.body, lease.request, before=before, now=now, skew=self._skew)
         if not self._fits(raw):
             raise PeerFault("tick.time")
@@ -206,26 +186,15 @@ class Accounts:
 
         The numbers are cumulative, so that by each half we owe what the ones before it say too.
         """
-        while (ours := self._answer_to(owners, lease)) is None:
-            first = self._first_unanswered(lease)
+        while (ours := self._answers.to(owners, lease)) is None:
+            await trio.lowlevel.checkpoint()
+            first = self._answers.next(lease)
             if first is None or first.statement.ctr > owners.statement.ctr:
                 raise PeerFault("statement.order", "a half with a counter that was answered")
             tick = None if is_confirmation(first) else await self._agreed_tick(peer, first)
-            if first == self._first_unanswered(lease):  # else another task was faster
-                self._check_half(first, tick)
-                self._write_answer(first, lease)
+            if first == self._answers.next(lease):  # else another task was faster
+                self._answers.answer(first, lease, tick)
         return ours
-
-    def _answer_to(self, owners: Half, lease: Lease) -> Half | None:
-        halves = self._halves(lease.renter, lease)
-        return next((half for half in halves if half.statement.half == owners.id), None)
-
-    def _first_unanswered(self, lease: Lease) -> Half | None:
-        """The owner's half that is to be answered next."""
-        answered = self._halves(lease.renter, lease)
-        last = answered[-1].statement.ctr if answered else -1
-        halves = self._halves(lease.owner, lease)
-        return next((half for half in halves if half.statement.ctr > last), None)
 
     async def _agreed_tick(self, peer: PeerId, half: Half) -> Tick:
         """The last tick of the lease that this half is about, co-signed by us."""
@@ -242,54 +211,6 @@ class Accounts:
                 if last is None:
                     raise
         return self._tick(last.tick).body
-
-    def _check_half(self, half: Half, tick: Tick | None) -> None:
-        """What the account states of a lease is what its use costs, and we have signed for the use.
-
-        `tick` is the last one of that lease that we have co-signed. A half that names no lease
-        grows by nothing.
-        """
-        said, author = half.statement, half.author
-        account = [
-            other.statement
-            for other in self._ledger.state.halves(author, self._signer.public, money=said.money)
-        ]
-        upto = [other for other in account if other.ctr <= said.ctr]
-        if said.lease is UNSET:
-            before = upto[-2] if len(upto) > 1 else None
-            grown = (said.used_ms, said.amount_micro)
-            is_agreed = grown == (
-                (0, 0) if before is None else (before.used_ms, before.amount_micro)
-            )
-        else:
-            used, amount = stated_of(upto, Digest(said.lease))
-            lease = self._ledger.lease(Digest(said.lease))
-            is_agreed = (
-                tick is not None
-                and lease is not None
-                and 0 <= used <= tick.used_ms
-                and amount == charge(used, lease.request.micro_per_gpu_hour)
-            )
-        if not is_agreed:
-            raise PeerFault("statement.amount", "not what was co-signed")
-
-    def _write_answer(self, owners: Half, lease: Lease) -> None:
-        """Our half that says the same."""
-        said = owners.statement
-        self._ledger.append(
-            Statement(
-                peer=lease.owner,
-                ctr=said.ctr,
-                used_ms=said.used_ms,
-                amount_micro=said.amount_micro,
-                money=said.money,
-                lease=said.lease,
-                tick=said.tick,
-                half=owners.id,
-                paid_micro=said.paid_micro,
-            ),
-            self._clock.now(),
-        )
 
     def _receipt(
         self,
@@ -357,20 +278,17 @@ class Accounts:
         return next((h for h in halves if (h.statement.lease, h.statement.tick) == wanted), None)
 
     def _halves(self, author: PublicKey, lease: Lease) -> list[Half]:
-        """The account of this side of the lease with the other one, in that role."""
-        is_renter = author == lease.renter
-        return self._ledger.state.halves(
-            author,
-            lease.owner if is_renter else lease.renter,
-            money=lease.request.money,
-            is_answer=is_renter,
-        )
+        return halves_of(self._ledger.state, author, lease)
 
     def _tick(self, raw: bytes) -> Sealed[Tick]:
         return unpack(raw, self._ledger.net, Tick)
 
     def _cosigned(self, lease: Digest) -> CosignedTick | None:
         return cosigned(self._cabinet, lease)
+
+    def _signed(self, lease: Digest) -> Tick | None:
+        last = self._cosigned(lease)
+        return None if last is None else self._tick(last.tick).body
 
     def _certificate_of(self, feed: PublicKey) -> bytes:
         """Out of the first entry of the feed."""
@@ -384,11 +302,6 @@ def cosigned(cabinet: Cabinet, lease: Digest) -> CosignedTick | None:
     """The last tick of this lease that we have co-signed."""
     raw = cabinet.get(f"ticks/{lease.hex()}")
     return None if raw is None else decode(raw, CosignedTick, size_max=COSIGNED_BYTES_MAX)
-
-
-def is_confirmation(half: Half) -> bool:
-    """Whether the half claims nothing new: it tells what has been paid."""
-    return half.statement.lease is UNSET
 
 
 def certificate_in(ledger: Ledger, feed: PublicKey) -> bytes | None:

@@ -9,11 +9,13 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from ledger.debts import debts_of
 from ledger.fold import Lease
 from ledger.receipt import check_receipt
+from p2pnode.bills import ANSWERS_MAX
 from protocol.codec import encode
 from protocol.errors import PeerFault
 from protocol.lease import charge
@@ -207,3 +209,56 @@ async def test_a_bill_that_is_no_price_of_its_use_is_not_answered() -> None:
     await deal.cosign(0)
     deal.deliver()
     assert deal.agreed(deal.owner) == 0
+
+
+def confirm(deal: Deal, *, paid: int) -> None:
+    """The owner writes one more half, by which so much has been paid in all."""
+    owner, renter = deal.owner.ledger, deal.renter.signer.public
+    last = owner.state.last_half(OWNER.public, renter, money=deal.lease.request.money)
+    assert last is not None
+    said = last.statement
+    more = replace(
+        said,
+        ctr=said.ctr + 1,
+        lease=UNSET,
+        tick=UNSET,
+        paid_micro=Micros(paid) if paid else UNSET,
+    )
+    owner.append(more, at(HOUR))
+
+
+def answered(deal: Deal) -> int:
+    state, renter = deal.renter.ledger.state, deal.renter.signer.public
+    money = deal.lease.request.money
+    return len(state.halves(renter, OWNER.public, money=money, is_answer=True))
+
+
+async def test_one_question_is_answered_by_a_few_halves_and_the_next_by_the_rest() -> None:
+    deal = Deal()
+    deal.tick()
+    deal.bill()
+    for paid in range(1, ANSWERS_MAX + 5):
+        confirm(deal, paid=paid)
+    deal.deliver()
+    await deal.cosign(0)
+    assert answered(deal) == ANSWERS_MAX
+    await deal.cosign(0)
+    assert answered(deal) == ANSWERS_MAX + 5
+    assert await deal.settle() == deal.last().body.amount_micro
+
+
+@pytest.mark.parametrize("paid", [0, 7])
+async def test_a_half_that_confirms_nothing_is_not_answered(paid: int) -> None:
+    deal = Deal()
+    deal.tick()
+    deal.bill()
+    if paid:
+        confirm(deal, paid=paid)
+    deal.deliver()
+    await deal.cosign(0)
+    before = answered(deal)
+    assert before == (2 if paid else 1)
+    confirm(deal, paid=paid)
+    deal.deliver()
+    await deal.cosign(0)
+    assert answered(deal) == before
