@@ -1,15 +1,18 @@
 """An account goes on in another feed: what its root key says of the one that ended. SPEC.md 3."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec.structs import replace
 
+from ledger.bodies import Genesis, read_body
 from ledger.continuity_bodies import (
     SUCCESSOR_DOMAIN,
     Successor,
     SuccessorUnit,
     successor_bytes,
 )
+from ledger.entry import read_entry
 from ledger.fold import State
 from ledger.limits import SUCCESSOR_UNITS_MAX
 from protocol.certificate import certificate_known
@@ -54,6 +57,20 @@ def successors(
         )
         for part in parts or [[]]
     ]
+
+
+def carried_on(entries: Iterable[bytes], net: NetId) -> list[PublicKey]:
+    """The feeds whose account a feed carries on, of which these are the entries from the first."""
+    found: dict[PublicKey, None] = {}
+    for raw in entries:
+        match read_body(read_entry(raw, net).draft):
+            case Genesis():
+                pass
+            case Successor() as said:
+                found[certificate_known(said.certificate).feed] = None
+            case _:
+                break
+    return list(found)
 
 
 def _sealed(said: Successor, into: PublicKey, root: Signer, net: NetId) -> Successor:

@@ -10,6 +10,7 @@ from ledger.debts import Debt, Line, debts_of, lines_of
 from ledger.entry import Entry
 from ledger.ledger import Ledger
 from ledger.statements import paid_of
+from ledger.succession import carried_on
 from p2pnode.clock import WallClock
 from p2pnode.network.exchange import Handler
 from protocol.certificate import Certificate
@@ -46,6 +47,8 @@ class Settling:
         self._who_is = who_is
         self._tell = tell
         self._clock = clock
+        self._known_feeds: tuple[int | None, list[PublicKey]] = (None, [])
+        """At which count of the ledger's writes they were found, and they."""
 
     @property
     def handlers(self) -> dict[str, Handler]:
@@ -54,18 +57,37 @@ class Settling:
 
     @property
     def feeds(self) -> list[PublicKey]:
-        """Ours, with those that it has succeeded: what they owe is still ours to pay."""
-        return self._ledger.state.feeds_of_account(self._ledger.feed)
+        """Ours, with those that it carries on, and they: what they owe is still ours to pay.
+
+        Not other living ones of our root key: they have homes of their own.
+        """
+        changes, feeds = self._known_feeds
+        if changes != self._ledger.changes:
+            feeds = self._carried_on()
+            self._known_feeds = (self._ledger.changes, feeds)
+        return feeds
+
+    def _carried_on(self) -> list[PublicKey]:
+        found: dict[PublicKey, None] = {}
+        to_read = [self._ledger.feed]
+        while to_read:
+            feed = to_read.pop()
+            head = self._ledger.head(feed)
+            if feed not in found and head is not None:
+                entries = self._ledger.entries(feed, 0, head.seq + 1)
+                to_read += carried_on(entries, self._ledger.net)
+            found[feed] = None
+        return sorted(found)
 
     def debts(self) -> list[Debt]:
-        """All accounts of ours, in both roles."""
+        """All accounts of ours, in both roles; each once, also if both sides of it are ours."""
         state = self._ledger.state
-        return [debt for feed in self.feeds for debt in debts_of(state, feed)]
+        return list(dict.fromkeys(debt for feed in self.feeds for debt in debts_of(state, feed)))
 
     def lines(self) -> list[Line]:
         """All lines of our accounts, oldest first."""
         state = self._ledger.state
-        lines = (line for feed in self.feeds for line in lines_of(state, feed))
+        lines = dict.fromkeys(line for feed in self.feeds for line in lines_of(state, feed))
         return sorted(lines, key=lambda line: line.ts_ms)
 
     async def reference(

@@ -36,7 +36,18 @@ from protocol.signing import Signer
 from protocol.units import Micros, Millis, MillisSpan, PeerId, PublicKey
 from tests.json_schema import faults
 from tests.make_evidence import changed
-from tests.make_ledger import HOUR, OWNER, RENTER, STRANGER, T0, Feed, at, opened_ledger, statement
+from tests.make_ledger import (
+    HOUR,
+    OWNER,
+    RENTER,
+    STRANGER,
+    T0,
+    Feed,
+    at,
+    genesis,
+    ledger,
+    statement,
+)
 
 MIDNIGHT = 24 * HOUR - T0 % (24 * HOUR)
 """The first one after the ledgers' begin, as an offset for `at`."""
@@ -55,8 +66,10 @@ class Noon:
 class Business:
     """Our ledger, OWNER's, with accounts of ours with two peers; in both roles, at a given hour."""
 
-    def __init__(self) -> None:
-        self.ledger = opened_ledger(OWNER)
+    def __init__(self, *first: Any) -> None:
+        """`first` is what our feed says right behind its begin."""
+        self.ledger = ledger(OWNER)
+        self.ledger.append_all([genesis(OWNER), *first], at(0))
         self.peers = {peer.public: Feed(peer) for peer in PEERS}
         for peer in self.peers.values():
             self._take(peer.open())
