@@ -97,8 +97,10 @@ class MoneyViews:
         payout, signed, why = None, None, ""
         try:
             sealed, raw = await self._settling.reference(debt.owner, debt.money)
-        except Refused:
-            why = "the owner has not said how it is paid"
+        except Refused as error:
+            why = f"the owner refuses: {error.rule}"
+            if error.rule == "payment.none":
+                why = "the owner has not said how it is paid"
         except Unavailable as error:
             why = f"the owner cannot be reached: {error}"
         except trio.TooSlowError:

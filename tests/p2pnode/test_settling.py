@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from ledger.debts import lines_of
 from p2pnode.api.money_documents import ConfirmOrder
 from p2pnode.money_views import money_views
+from p2pnode.network.exchange import Refused
 from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.settling import Settling
 from protocol.certificate import read_certificate
@@ -106,12 +107,21 @@ async def test_a_job_after_a_payment_is_billed_like_any(
         assert node.ports.ledger.offences() == []
 
 
-async def test_an_owner_that_says_nothing_of_payment_or_is_away_is_said_to_be_so(
+async def test_an_owner_that_says_nothing_of_payment_refuses_or_is_away_is_said_to_be_so(
     party: Party, autojump_clock: trio.abc.Clock
 ) -> None:
     owner, renter = await billed(party, payout="")
     [debt] = (await money_views(renter.node).debts()).items
     assert (debt.payout, debt.why) == (None, "the owner has not said how it is paid")
+
+    async def refuse(*_: object) -> bytes:
+        raise Refused("peer.busy")
+
+    asks = renter.node.settling._ask_feed
+    renter.node.settling._ask_feed = refuse
+    [debt] = (await money_views(renter.node).debts()).items
+    assert (debt.payout, debt.why) == (None, "the owner refuses: peer.busy")
+    renter.node.settling._ask_feed = asks
     owner.scope.cancel()
     await owner.ended.wait()
     [debt] = (await money_views(renter.node).debts()).items
