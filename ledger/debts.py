@@ -43,6 +43,11 @@ class Debt:
         """What the owner claims besides, and the renter has not signed."""
         return Micros(max(0, self.stated_micro - self.agreed_micro))
 
+    @property
+    def owed_micro(self) -> Micros:
+        """What the owner has stated, and is not paid."""
+        return Micros(max(0, self.stated_micro - self.paid_micro))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:

@@ -78,7 +78,7 @@ class CreditLine:
         promised = sum(
             max(self._next_bill(lease.request), unbilled) for lease, unbilled in open_leases
         )
-        wanted = sum(map(_owed, debts)) + promised + self._next_bill(request)
+        wanted = sum(debt.owed_micro for debt in debts) + promised + self._next_bill(request)
         limit = self.limit(renter, request)
         if wanted <= limit:
             return None
@@ -94,7 +94,7 @@ class CreditLine:
             return False
         account = self._ledger.state.feeds_of_account(lease.renter)
         unbilled = sum(each for feed in account for _, each in self._open(feed, money))
-        owed = sum(_owed(self.debt(feed, money)) for feed in account) + unbilled
+        owed = sum(self._owed(feed, money) for feed in account) + unbilled
         return owed > self.limit(lease.renter, lease.request)
 
     def limit(self, renter: PublicKey, request: LeaseRequest) -> Micros:
@@ -133,7 +133,7 @@ class CreditLine:
                 total += secured
             else:
                 total += min(secured, unbilled[lease.id])
-        return Micros(total + min(closed, _owed(self.debt(renter, money))))
+        return Micros(total + min(closed, self._owed(renter, money)))
 
     def _is_ours(self, hold: RailTold, lease: Lease) -> bool:
         """Whether we could get it for this lease."""
@@ -154,6 +154,11 @@ class CreditLine:
     def debt(self, renter: PublicKey, money: str) -> Debt | None:
         """What the renter owes us in this money; None if there has been nothing."""
         return debt_of(self._ledger.state, self._ledger.feed, renter, money)
+
+    def _owed(self, renter: PublicKey, money: str) -> int:
+        """What is agreed or claimed, and not paid."""
+        debt = self.debt(renter, money)
+        return 0 if debt is None else debt.owed_micro
 
     def _open(self, renter: PublicKey, money: str) -> list[tuple[Lease, int]]:
         """Leases of ours with this renter that our books have not closed.
@@ -183,8 +188,3 @@ class CreditLine:
 def _price(request: LeaseRequest, span: MillisSpan) -> Micros:
     used = MillisSpan(span * len(request.units))
     return charge(used, Micros(request.micro_per_gpu_hour))
-
-
-def _owed(debt: Debt | None) -> int:
-    """What is agreed or claimed, and not paid."""
-    return 0 if debt is None else max(0, debt.stated_micro - debt.paid_micro)

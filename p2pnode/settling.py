@@ -6,7 +6,7 @@ from typing import Final
 import trio
 
 from ledger.bodies import Statement
-from ledger.debts import Debt, Line, debts_of, lines_of
+from ledger.debts import Debt, Line, debt_of, debts_of, lines_of
 from ledger.entry import Entry
 from ledger.ledger import Ledger
 from ledger.statements import paid_of
@@ -135,15 +135,8 @@ class Settling:
         Raises LocalFault if it owes us nothing in this money, or less: what is signed here cannot
         be taken back.
         """
-        owed = next(
-            (
-                debt
-                for debt in self.debts()
-                if (debt.owner, debt.renter, debt.money) == (self._ledger.feed, renter, money)
-            ),
-            None,
-        )
-        due = 0 if owed is None else max(0, owed.stated_micro - owed.paid_micro)
+        debt = debt_of(self._ledger.state, self._ledger.feed, renter, money)
+        due = 0 if debt is None else debt.owed_micro
         if not 0 < amount <= due:
             raise LocalFault(
                 f"{renter.hex()[:16]} owes {due} micro-{money}, not {amount}.",

@@ -174,7 +174,7 @@ def _rotation(ledger: Ledger, ended: int, now: Millis) -> Rotation:
     owes: Counter[str] = Counter()
     for debt in debts_of(state, old):
         if debt.owner == old:
-            due[debt.money] += max(0, debt.stated_micro - debt.paid_micro)
+            due[debt.money] += debt.owed_micro
         else:
             owes[debt.money] += debt.due_micro
     leases = [lease for lease in state.leases() if old in {lease.owner, lease.renter}]

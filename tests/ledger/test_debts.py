@@ -53,6 +53,15 @@ def test_what_both_have_signed_is_due_and_the_rest_is_claimed() -> None:
     assert debts_of(books.state, STRANGER.public) == []
 
 
+def test_what_is_stated_and_not_paid_is_owed_whether_or_not_it_was_answered() -> None:
+    books = Books()
+    books.answer(books.owe(1, 50), 1, 50)
+    books.owe(2, 80, paid=30)
+    assert books.debt().owed_micro == 50
+    books.owe(3, 80, paid=90)
+    assert books.debt().owed_micro == 0
+
+
 def test_a_payment_lowers_what_is_due_and_tells_since_when_the_rest_is() -> None:
     books = Books()
     books.answer(books.owe(1, 50), 1, 50)
