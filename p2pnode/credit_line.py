@@ -72,7 +72,7 @@ class CreditLine:
         account = self._ledger.state.feeds_of_account(renter)
         debts = [debt for feed in account if (debt := self.debt(feed, money)) is not None]
         for debt in debts:
-            if self.is_overdue(debt):
+            if self.is_late(debt):
                 return f"{format_money(debt.due_micro, money)} have not been paid for too long"
         open_leases = [each for feed in account for each in self._open(feed, money)]
         promised = sum(
@@ -144,8 +144,11 @@ class CreditLine:
             and hold.money == lease.request.money
         )
 
-    def is_overdue(self, debt: Debt) -> bool:
-        """Whether something of it should have been paid by now."""
+    def is_late(self, debt: Debt) -> bool:
+        """Whether something of it should have been paid by now, by our terms. ledger/SPEC.md 14.7.
+
+        Not *overdue*, by which the ledger weighs a debt: that has no billing period.
+        """
         if debt.money == WORTHLESS or debt.since_ms is None:
             return False
         grace_ms = BUNDLE.overdue_epochs * BUNDLE.epoch_ms

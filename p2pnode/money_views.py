@@ -115,7 +115,7 @@ class MoneyViews:
             money=debt.money,
             due_micro=debt.due_micro,
             since_ms=debt.since_ms,
-            overdue=self._credit_line.is_overdue(debt),
+            late=self._credit_line.is_late(debt),
             reference=reference_of(debt.owner, debt.renter, debt.money),
             payout=payout,
             signed=signed,
@@ -134,7 +134,7 @@ class MoneyViews:
             paid_micro=debt.paid_micro,
             due_micro=debt.due_micro,
             since_ms=debt.since_ms,
-            overdue=self._credit_line.is_overdue(debt),
+            late=self._credit_line.is_late(debt),
             reference=reference_of(debt.owner, debt.renter, debt.money),
         )
 

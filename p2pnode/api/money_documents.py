@@ -27,7 +27,8 @@ class AccountDocument(Struct, frozen=True, kw_only=True):
     due_micro: int
     since_ms: int | None
     """When the oldest part that is not paid was signed by both."""
-    overdue: bool
+    late: bool
+    """Whether it should have been paid by now, by the `[pricing] billing` of this node."""
     reference: str
     """Under which a payment is looked for; both sides can work it out."""
 
@@ -94,7 +95,8 @@ class DebtDocument(Struct, frozen=True, kw_only=True):
     money: str
     due_micro: int
     since_ms: int | None
-    overdue: bool
+    late: bool
+    """Whether it should have been paid by now, by the `[pricing] billing` of this node."""
     reference: str
     payout: str | None
     """By the owner's own signed word, for people; None if it could not be asked."""

@@ -158,7 +158,7 @@ def _since(item: dict[str, Any]) -> str:
     if item["since_ms"] is None:
         return "-"
     day = instant_words(item["since_ms"])[:10]
-    return f"{day} OVERDUE" if item["overdue"] else day
+    return f"{day} LATE" if item["late"] else day
 
 
 def _ms(day: datetime | None) -> int | None:

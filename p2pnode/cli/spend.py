@@ -36,7 +36,7 @@ def settle(home: Path | None, as_json: bool) -> None:
     for item in document["items"]:
         due = format_money(Micros(item["due_micro"]), item["money"])
         since = "" if item["since_ms"] is None else f" since {instant_words(item['since_ms'])[:10]}"
-        say(f"{due} to {item['peer_feed'][:16]}{since}{', OVERDUE' if item['overdue'] else ''}")
+        say(f"{due} to {item['peer_feed'][:16]}{since}{', LATE' if item['late'] else ''}")
         say(f"  reference {item['reference']}")
         if item["payout"] is None:
             say(f"  how: not known, {item['why']}")

@@ -74,6 +74,11 @@ class Owner:
     def refuses(self, request: LeaseRequest) -> str | None:
         return self.line.refusal(request, RENTER.public)
 
+    def is_late(self) -> bool:
+        debt = self.line.debt(RENTER.public, "USD")
+        assert debt is not None
+        return self.line.is_late(debt)
+
     def owe(self, amount: int, *, paid: int = 0, ctr: int = 1) -> None:
         """Both have signed so much, and so much of it is paid."""
         said = Statement(
@@ -137,8 +142,10 @@ def test_who_has_not_paid_for_too_long_gets_nothing_however_much_it_may_owe() ->
     owner.owe(5)
     due = at(DAY + BUNDLE.overdue_epochs * BUNDLE.epoch_ms)
     owner.time = due
+    assert not owner.is_late()
     assert owner.refuses(hours(1)) is None
     owner.time = Millis(due + 1)
+    assert owner.is_late()
     assert owner.refuses(hours(1)) == "0.000005 USD have not been paid for too long"
 
 
