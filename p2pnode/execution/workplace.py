@@ -113,13 +113,13 @@ class Workplace:
         self._workers[lease.id] = worker
         try:
             await worker.run()
+            self._shop.cabinet.put(f"leases/{worker.run_id}/done", b"")
+            # Tick and outcome stay, as proof; what was run was the renter's business alone.
+            self._shop.cabinet.remove(f"leases/{worker.run_id}/job")
+            await self._shop.materials.remove(worker.run_id)
         except (LocalFault, Unavailable) as fault:
             log.exception("lease abandoned", extra={"lease": worker.run_id, "why": str(fault)})
             return
-        self._shop.cabinet.put(f"leases/{worker.run_id}/done", b"")
-        # Tick and outcome stay, as proof; what was run was the renter's business alone.
-        self._shop.cabinet.remove(f"leases/{worker.run_id}/job")
-        await self._shop.materials.remove(worker.run_id)
         del self._workers[lease.id]
 
     def _job_of(self, lease: Lease) -> Job | None:
