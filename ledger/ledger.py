@@ -213,6 +213,13 @@ class Ledger:
         """
         return self._author.append_all(bodies, now)
 
+    def hold(self, why: str | None) -> None:
+        """From now on our next entry is refused with this reason; None lets us write again.
+
+        Where guard and store are rolled back together no `fault` tells, and only others can.
+        """
+        self._author.hold(why)
+
     def confirm_head(self) -> None:
         """Makes our head the guard's reservation, after the guard was lost.
 

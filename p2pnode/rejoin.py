@@ -38,6 +38,7 @@ ORDERLY_MS: Final = MillisSpan(600_000)
 """So long an end in order is believed. A home that was restored whole, from a backup or a snapshot
 of the machine, ended in order too, and others may have newer entries of its feed.
 """
+WHY_HELD: Final = "Others are asked for our own feed before it is continued."
 ASK_S: Final = 120
 POLL_S: Final = 0.25
 RETRY_S: Final = 2
@@ -114,13 +115,14 @@ class Rejoin:
     def begin(self) -> None:
         """Find out whether anything must be asked. Raises LocalFault if our disk fails."""
         closed = closed_at(self._ledger, self._cabinet)
-        if closed is None or self._ledger.fault() is not None:
-            return
-        # An end that is yet to come, by a clock that was set back, says nothing either.
-        if 0 <= self._clock.now() - closed <= ORDERLY_MS:
-            self._over.set()
-        else:
-            self._is_long_ago = True
+        if closed is not None and self._ledger.fault() is None:
+            # An end that is yet to come, by a clock that was set back, says nothing either.
+            self._is_long_ago = not 0 <= self._clock.now() - closed <= ORDERLY_MS
+            if not self._is_long_ago:
+                self._over.set()
+                return
+        # Handlers that are `gated` only say why earlier: the ledger refuses whoever would write.
+        self._ledger.hold(WHY_HELD)
 
     def end(self) -> None:
         """Nothing signs any more: the next life need not ask."""
@@ -152,6 +154,7 @@ class Rejoin:
 
     def _go_on(self) -> None:
         self._recovered()
+        self._ledger.hold(None)
         if self._head_seq() < 0:
             self._begin_feed(self._clock.now())
         elif self._ledger.fault() is not None:
