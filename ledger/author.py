@@ -9,7 +9,7 @@ from ledger.bodies import Accept, Body, Grant, Statement, encode_body, kind_of, 
 from ledger.calendar import check_innocent, self_accusing
 from ledger.contradictions import contradictions_with, stands_alone
 from ledger.entry import Draft, Entry, Link, check_place, draft_entry, link_of, seal
-from ledger.guard import ENDED_CURE, FORK_CURE, Guard, recovery_fault
+from ledger.guard import ENDED_CURE, FORK_CURE, HELD_CURE, Guard, recovery_fault
 from ledger.holdings import Holdings
 from ledger.limits import BODY_BYTES_MAX
 from ledger.records import put_answer, put_entry, put_head
@@ -29,6 +29,11 @@ class Author:
         self._signer = signer
         self._feed = signer.public
         self._rules = rules
+        self._why_held: str | None = None
+
+    def hold(self, why: str | None) -> None:
+        """See Ledger.hold."""
+        self._why_held = why
 
     def clamped(self, now: Millis) -> Millis:
         """The time that our next entry would bear: ours never runs back."""
@@ -159,10 +164,12 @@ class Author:
     def check_writable(self) -> None:
         """Raises LocalFault if we must not write; else guard and store end alike on return."""
         self._held.check_whole()
-        if self._is_level():
+        if self._why_held is None and self._is_level():
             return
         if fault := self.fault():
             raise fault
+        if self._why_held is not None:
+            raise LocalFault(self._why_held, HELD_CURE)
         self.level()
 
     def _is_level(self) -> bool:

@@ -109,10 +109,6 @@ class State:
     """The fold of all entries applied so far. One owner."""
 
     def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        """As if nothing had been applied."""
         self._granted: dict[Digest, Granted] = {}
         self._between: dict[tuple[PublicKey, PublicKey], dict[Digest, None]] = {}
         self._accepted: dict[Digest, dict[PublicKey, None]] = {}

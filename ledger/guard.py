@@ -12,6 +12,7 @@ from protocol.units import PublicKey
 
 RECOVERY_CURE: Final = "run the node, which will recover our feed from its peers"
 ENDED_CURE: Final = "use the home that has its keys, or go on in a third: p2pnode key rotate"
+HELD_CURE: Final = "wait; p2pnode status says for what"
 FORK_CURE: Final = "stop the node, then go on in a new feed: p2pnode key rotate"
 
 

@@ -3,13 +3,15 @@
 The three change together: first the store, then what is remembered of it. SPEC.md sections 5, 7.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from ledger import keys
 from ledger.entry import Link
 from ledger.evidence import check
 from ledger.fold import State
+from ledger.limits import PRUNE_AT_ONCE
 from ledger.pruning import Pruned, batch_of_pruning, prunable
 from ledger.records import Records
 from ledger.store import Batch, Store
@@ -86,20 +88,22 @@ class Holdings:
             if offence.seq is not None:
                 self.state.fork(offence.offender, offence.seq)
 
-    def prune(self, feed: PublicKey, before_ms: Millis) -> Pruned:
-        """Drops what can be dropped of one feed; the fold forgets it at `reload`."""
-        done = Pruned(entries=0, size=0)
-        for entry in list(prunable(self.records, self.state, feed, before_ms)):
-            batch, freed = batch_of_pruning(entry)
+    def prune(self, feed: PublicKey, before_ms: Millis) -> Iterator[Pruned]:
+        """Drops what can be dropped of one feed, some at each step; see Ledger.prune_feed."""
+        found = prunable(self.records, self.state, feed, before_ms)
+        while entries := list(islice(found, PRUNE_AT_ONCE)):
+            self.check_whole()
+            batch: dict[bytes, bytes | None] = {}
+            size = 0
+            for entry in entries:
+                dropped, freed = batch_of_pruning(entry)
+                batch |= dropped
+                size += freed
             self.write(batch, sync=False)
-            done += Pruned(entries=1, size=freed)
-        self.write({}, sync=True)
-        return done
-
-    def reload(self) -> None:
-        """Folds anew what is still stored."""
-        self.state.clear()
-        self.load()
+            yield Pruned(entries=len(entries), size=size)
+            # Others may have written meanwhile.
+            if self.state.fork_of(feed) is not None or any(self.records.evidence_of(feed)):
+                return
 
     def load(self) -> None:
         """Folds all that is stored."""

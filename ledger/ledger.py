@@ -213,6 +213,13 @@ class Ledger:
         """
         return self._author.append_all(bodies, now)
 
+    def hold(self, why: str | None) -> None:
+        """From now on our next entry is refused with this reason; None lets us write again.
+
+        Where guard and store are rolled back together no `fault` tells, and only others can.
+        """
+        self._author.hold(why)
+
     def confirm_head(self) -> None:
         """Makes our head the guard's reservation, after the guard was lost.
 
@@ -300,20 +307,16 @@ class Ledger:
         bodies = sum_up(self.state, self._records, self.feed, head)
         return [self.append(body, now) for body in bodies]
 
-    def prune_feed(self, feed: PublicKey, before_ms: Millis) -> Pruned:
+    def prune_feed(self, feed: PublicKey, before_ms: Millis) -> Iterator[Pruned]:
         """Drops bodies of another's entries that its checkpoints sum up and nothing needs.
 
-        What is older than `before_ms` alone; on the disk on return. What is derived from entries
-        remembers them until `forget_pruned`. Nothing of ours is dropped. SPEC.md section 15.
+        What is older than `before_ms` alone. Each step takes some milliseconds, and others may
+        write before the next; on the disk after our next or `flush`. What is derived from entries
+        remembers them until the ledger is opened again: no number hangs on them. Nothing of ours
+        is dropped. SPEC.md section 15.
         """
         self._held.check_whole()
-        if feed == self.feed:
-            return Pruned(entries=0, size=0)
-        return self._held.prune(feed, before_ms)
-
-    def forget_pruned(self) -> None:
-        """Folds anew what is still here; takes some seconds for a hundred thousand entries."""
-        self._held.reload()
+        return iter(()) if feed == self.feed else self._held.prune(feed, before_ms)
 
     def flush(self) -> None:
         """Everything taken so far is on the disk on return."""

@@ -108,6 +108,8 @@ PUSH_MAX: Final = 16
 """Entries that answer one listed head without being asked for: a peer that is a little behind."""
 INGEST_AT_ONCE: Final = 64
 """Entries judged and written together: some milliseconds in which nothing else runs."""
+PRUNE_AT_ONCE: Final = 64
+"""Bodies dropped together: some milliseconds likewise."""
 TRUST_FROM: Final = 512
 """Entries missing of one feed from which on they are taken first and judged later."""
 WAITING_MAX: Final = 262_144

@@ -220,10 +220,11 @@ class Accounts:
         halves: tuple[Half, Half],
     ) -> bytes:
         grant = self._ledger.entry(lease.id)
+        if grant is None:
+            raise Unavailable("the lease's GRANT was pruned")
         # Written when the lease began; this finds it.
         accept = self._ledger.accept(lease.id, self._clock.now())
         owners, renters = (self._ledger.entry(half.id) for half in halves)
-        assert grant is not None
         assert owners is not None
         assert renters is not None
         return encode(

@@ -104,6 +104,7 @@ def _witness(
         cabinet=ports.cabinet,
         who_is=links.who_is,
         ask_feed=links.ask_feed,
+        fetch=links.fetch_more,
         grown=grown,
         is_willing=config.network.witness,
         clock=ports.clock,
@@ -112,7 +113,11 @@ def _witness(
 
 def _witnesses(identity: Identity, ports: Ports, links: Links) -> Witnesses:
     return Witnesses(
-        ledger=ports.ledger, signer=identity.feed, ask_feed=links.ask_feed, clock=ports.clock
+        ledger=ports.ledger,
+        signer=identity.feed,
+        ask_feed=links.ask_feed,
+        fetch=links.fetch_upto,
+        clock=ports.clock,
     )
 
 

@@ -177,14 +177,17 @@ class LedgerViews:
         if order.older_than_ms < PRUNE_MS_MIN:
             raise LocalFault("Nothing younger than a day is dropped.", "--older-than 180d")
         before = Millis(self._clock.now() - order.older_than_ms)
-        done, feeds = Pruned(entries=0, size=0), 0
+        done, feeds = Pruned(entries=0, size=0), dict[PublicKey, None]()
         for head in self._ledger.heads():
-            dropped = self._ledger.prune_feed(head.feed, before)
-            done, feeds = done + dropped, feeds + (dropped.entries > 0)
+            for dropped in self._ledger.prune_feed(head.feed, before):
+                done += dropped
+                feeds[head.feed] = None
+                await trio.lowlevel.checkpoint()
             await trio.lowlevel.checkpoint()
-        if feeds:
-            self._ledger.forget_pruned()
-        return PruneDocument(before_ms=before, entries=done.entries, bytes=done.size, feeds=feeds)
+        self._ledger.flush()
+        return PruneDocument(
+            before_ms=before, entries=done.entries, bytes=done.size, feeds=len(feeds)
+        )
 
     def _head(self, name: str) -> Head:
         found = [head for head in self._ledger.heads() if head.feed.hex().startswith(name.lower())]

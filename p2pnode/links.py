@@ -86,6 +86,10 @@ class Links:
         except trio.TooSlowError as error:
             raise Unavailable("the peer does not answer") from error
 
+    async def fetch_upto(self, peer: PeerId, feed: PublicKey, seq: int) -> None:
+        """See Replication.fetch."""
+        await self._replication.fetch(peer, feed, seq)
+
     async def fetch_more(self, peer: PeerId, feed: PublicKey) -> None:
         """Bring our copy of the feed further, if the peer has more. Raises PeerFault."""
         head = self._ledger.head(feed)
@@ -107,7 +111,7 @@ class Links:
             raise PeerFault("grant.kind")
         if entry.feed != self.who_is(peer).feed:
             raise PeerFault("grant.owner", "somebody else's entry")
-        await self._replication.fetch(peer, entry.feed, entry.seq)
+        await self.fetch_upto(peer, entry.feed, entry.seq)
         lease = self._ledger.lease(entry.id)
         if lease is None or lease.renter != self._ledger.feed or lease.is_forked:
             raise PeerFault("grant.lease", "the owner's feed does not hold it")

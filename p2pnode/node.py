@@ -6,7 +6,6 @@ from typing import Final
 
 import trio
 
-from ledger.entry import Entry
 from p2pnode.bookkeeping import build_bookkeeping
 from p2pnode.checkpointing import keep_summed_up
 from p2pnode.config import Config
@@ -120,8 +119,10 @@ class Node:
             streams=ports.transport,
             reach=self.peers.reach,
             wants=self._wants_feed if self.is_light else None,
-            on_entry=self._heard,
-            on_proof=lambda: self.spreader.warn(),  # noqa: PLW0108 - it is not built yet
+            # They are not built yet.
+            on_entry=lambda entry: self.watch.look_at_entry(entry),  # noqa: PLW0108
+            on_news=lambda: self.spreader.note(),  # noqa: PLW0108
+            on_proof=lambda: self.spreader.warn(),  # noqa: PLW0108
             rng=ports.rng,
         )
         self.spreader = Spreader(
@@ -378,11 +379,6 @@ class Node:
             topics=self.genesis.bounds.advert_topics,
         )
         await self.ports.transport.publish(topic_name(self.net, index), sealed)
-
-    def _heard(self, entry: Entry) -> None:
-        """Somebody's feed has grown here."""
-        self.watch.look_at_entry(entry)
-        self.spreader.note()
 
     def _tell(self, peer: PeerId) -> None:
         """Our feed has grown: the counterparty gets it at once, everybody else soon."""

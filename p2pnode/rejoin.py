@@ -6,11 +6,11 @@ ledger/SPEC.md section 6 says when that is, whom it asks, and what is enough.
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
+from heapq import nlargest
 from typing import Final
 
 import trio
 
-from ledger.bodies import Grant, read_body
 from ledger.fold import Lease
 from ledger.ledger import Ledger
 from p2pnode.accounts import certificate_in
@@ -24,8 +24,8 @@ from protocol.units import Millis, MillisSpan, PeerId, PublicKey
 
 log = logging.getLogger(__name__)
 
-COUNTERPARTIES_MAX: Final = 8
-"""The other sides of our newest leases, and their witnesses: they got our newest entries first."""
+LEASES_MAX: Final = 8
+"""Our newest leases: their other sides and their witnesses got our newest entries first."""
 ANSWERS: Final = 3
 """So many peers are enough, where not all counterparties can be reached."""
 PATIENCE_S: Final = 30
@@ -38,6 +38,7 @@ ORDERLY_MS: Final = MillisSpan(600_000)
 """So long an end in order is believed. A home that was restored whole, from a backup or a snapshot
 of the machine, ended in order too, and others may have newer entries of its feed.
 """
+WHY_HELD: Final = "Others are asked for our own feed before it is continued."
 ASK_S: Final = 120
 POLL_S: Final = 0.25
 RETRY_S: Final = 2
@@ -74,8 +75,10 @@ class Rejoin:
         self._answered: dict[PeerId, None] = {}
         self._tried: dict[PeerId, None] = {}
         self._asking: dict[PeerId, None] = {}
-        self._counterparties: list[PeerId | None] = []
+        self._counterparties: dict[PublicKey, PeerId | None] = {}
         """None for one of whom we only know the feed."""
+        self._changes = -1
+        """Of the ledger, when they were last looked for."""
         self._is_long_ago = False
         self._since_s = 0.0
         self._seq = -1
@@ -114,13 +117,14 @@ class Rejoin:
     def begin(self) -> None:
         """Find out whether anything must be asked. Raises LocalFault if our disk fails."""
         closed = closed_at(self._ledger, self._cabinet)
-        if closed is None or self._ledger.fault() is not None:
-            return
-        # An end that is yet to come, by a clock that was set back, says nothing either.
-        if 0 <= self._clock.now() - closed <= ORDERLY_MS:
-            self._over.set()
-        else:
-            self._is_long_ago = True
+        if closed is not None and self._ledger.fault() is None:
+            # An end that is yet to come, by a clock that was set back, says nothing either.
+            self._is_long_ago = not 0 <= self._clock.now() - closed <= ORDERLY_MS
+            if not self._is_long_ago:
+                self._over.set()
+                return
+        # Handlers that are `gated` only say why earlier: the ledger refuses whoever would write.
+        self._ledger.hold(WHY_HELD)
 
     def end(self) -> None:
         """Nothing signs any more: the next life need not ask."""
@@ -152,6 +156,7 @@ class Rejoin:
 
     def _go_on(self) -> None:
         self._recovered()
+        self._ledger.hold(None)
         if self._head_seq() < 0:
             self._begin_feed(self._clock.now())
         elif self._ledger.fault() is not None:
@@ -178,7 +183,7 @@ class Rejoin:
         self._find_counterparties()
 
     def _have_enough_answered(self) -> bool:
-        peers = self._counterparties
+        peers = self._counterparties.values()
         if peers and all(peer in self._answered for peer in peers):
             return True
         are_tried = all(peer is None or peer in self._tried for peer in peers)
@@ -188,7 +193,7 @@ class Rejoin:
         async with trio.open_nursery() as nursery:
             while True:
                 self._find_counterparties()
-                named = [peer for peer in self._counterparties if peer is not None]
+                named = [peer for peer in self._counterparties.values() if peer is not None]
                 for peer in (*named, *self._neighbours()[:NEIGHBOURS_MAX]):
                     if peer not in self._answered and peer not in self._asking:
                         self._asking[peer] = None
@@ -211,19 +216,20 @@ class Rejoin:
 
     def _find_counterparties(self) -> None:
         """The other sides of our newest leases, and their witnesses; more as feeds come in."""
-        own = self._ledger.feed
-        leases = [each for each in self._ledger.state.leases() if own in {each.owner, each.renter}]
-        leases.sort(key=lambda lease: (lease.request.start_ms, lease.id), reverse=True)
-        feeds = [feed for lease in leases for feed in self._sides_of(lease) if feed != own]
-        newest = list(dict.fromkeys(feeds))[:COUNTERPARTIES_MAX]
-        self._counterparties = [self._peer_of(feed) for feed in newest]
-
-    def _sides_of(self, lease: Lease) -> tuple[PublicKey, ...]:
-        entry = self._ledger.entry(lease.id)
-        body = None if entry is None else read_body(entry.draft)
-        witnesses = body.witnesses if isinstance(body, Grant) and body.witnesses else ()
-        return (lease.owner, lease.renter, *witnesses)
+        if self._changes == self._ledger.changes:
+            return
+        self._changes, own = self._ledger.changes, self._ledger.feed
+        ours = (each for each in self._ledger.state.leases() if own in {each.owner, each.renter})
+        newest = nlargest(LEASES_MAX, ours, key=lambda lease: (lease.request.start_ms, lease.id))
+        feeds = dict.fromkeys(feed for lease in newest for feed in _parties(lease) if feed != own)
+        before = self._counterparties
+        self._counterparties = {feed: before.get(feed) or self._peer_of(feed) for feed in feeds}
 
     def _peer_of(self, feed: PublicKey) -> PeerId | None:
         raw = certificate_in(self._ledger, feed)
         return None if raw is None else read_certificate(raw, self._ledger.net).peer_id
+
+
+def _parties(lease: Lease) -> tuple[PublicKey, ...]:
+    """Both sides, and the witnesses that they have named."""
+    return (lease.owner, lease.renter, *(lease.request.witnesses or ()))

@@ -46,6 +46,14 @@ UNITS_KEPT_MAX: Final = 128
 """Units of one owner: their records, each with its GRANT, make half of one in the cabinet."""
 OWNERS_KEPT_MAX: Final = 16_384
 """Owners whose units are kept. Nothing is forgotten to make room: that would be signing anew."""
+NEW_PER_S: Final = 64 / 3_600
+NEW_BURST: Final = 64
+"""Owners of whom nothing was kept that one peer may bring: all places in ten days."""
+ALL_NEW_PER_S: Final = 128 / 3_600
+ALL_NEW_BURST: Final = 1_024
+"""All peers together, since peers are made up as easily as owners: five days for them."""
+FETCH_S: Final = 2.0
+"""For the feed of an owner that we never met; the renter waits three for our answer."""
 KEPT_BYTES_MAX: Final = UNITS_KEPT_MAX * (REPLY_BYTES_MAX + 512)
 NAME_BYTES_MAX: Final = 512
 PROBE_S: Final = 3.0
@@ -81,22 +89,31 @@ class Witness:
         cabinet: Cabinet,
         who_is: Callable[[PeerId], Certificate],
         ask_feed: Callable[[PublicKey, str, bytes], Awaitable[bytes]],
+        fetch: Callable[[PeerId, PublicKey], Awaitable[None]],
         grown: Callable[[], None],
         is_willing: bool,
         clock: WallClock,
     ) -> None:
-        """`grown` is called when our feed has; `is_willing` is the choice of the node's owner."""
+        """`fetch` brings our copy of a feed up to what a peer has; raises PeerFault.
+
+        `grown` is called when our feed has; `is_willing` is the choice of the node's owner.
+        """
         self._ledger = ledger
         self._signer = signer
         self._cabinet = cabinet
         self._who_is = who_is
         self._ask_feed = ask_feed
+        self._fetch = fetch
         self._grown = grown
         self._is_willing = is_willing
         self._clock = clock
         self._asked: Budget[PeerId] = Budget(
             per_s=ASKED_PER_S, burst=ASKED_BURST, keys_max=PEERS_MAX
         )
+        self._new: Budget[PeerId] = Budget(per_s=NEW_PER_S, burst=NEW_BURST, keys_max=PEERS_MAX)
+        self._all_new: Budget[None] = Budget(per_s=ALL_NEW_PER_S, burst=ALL_NEW_BURST, keys_max=1)
+        self._owners: int | None = None
+        """Of how many owners something is kept; None until that is counted."""
         self._probing: dict[Digest, None] = {}
         self.cosigned = 0
         """GRANTs, since this node came up."""
@@ -123,14 +140,39 @@ class Witness:
         named = () if grant.witnesses is UNSET else grant.witnesses
         if renter != asker or self._ledger.feed not in named:
             raise PeerFault("witness.grant", "not the asking peer's, or we are not named")
+        if self._cabinet.get(_name(entry.feed)) is None:
+            self._check_goes_on(grant)
+            await self._meet_owner(peer, entry.feed)
         return encode(self.cosign(entry, grant))
+
+    def _check_goes_on(self, grant: Grant) -> None:
+        """Raises Unavailable for a lease that is over: late is no fault, and nobody takes it."""
+        if grant.end_ms <= self._clock.now():
+            raise Unavailable("the lease is over")
+
+    async def _meet_owner(self, peer: PeerId, owner: PublicKey) -> None:
+        """An owner of whom nothing is kept has its feed in our ledger on return.
+
+        Anybody can make up owners, and what is kept of one is kept for good. Raises Unavailable or
+        PeerFault.
+        """
+        now_s = trio.current_time()
+        if self._all_new.left(None, now_s) < 1 or not self._new.is_within(peer, now_s):
+            raise Unavailable("too many new owners")
+        self._all_new.draw(None, now_s)
+        if self._ledger.head(owner) is None:
+            with trio.move_on_after(FETCH_S):
+                await self._fetch(peer, owner)
+        if self._ledger.head(owner) is None:
+            raise Unavailable("the owner's feed is not here")
 
     def cosign(self, entry: Entry, grant: Grant) -> WitnessAnswer:
         """Our signatures for the turns of this GRANT, or what we have signed for one before.
 
-        Raises Unavailable if a later turn was cosigned or too much is kept; LocalFault.
+        Raises Unavailable if a later turn was cosigned, the lease is over or too much is kept;
+        LocalFault.
         """
-        name = f"{FOLDER}/{entry.feed.hex()}"
+        name = _name(entry.feed)
         record = self._cabinet.get(name)
         kept = {turn.unit: turn for turn in _read(record).turns}
         turns = tuple(CosignedTurn(turn.unit, turn.ctr) for turn in grant.units)
@@ -142,12 +184,15 @@ class Witness:
         if len(same) == len(turns):
             at_ms = read_cosign(same[0].item).at_ms
             return WitnessAnswer(yes=Cosignatures(at_ms=at_ms, by=tuple(each.by for each in same)))
+        self._check_goes_on(grant)
         items = turns_to_cosign(entry.feed, turns, entry.id, self._clock.now())
         signed = tuple(self._kept(said, entry) for said in items)
         kept.update((each.unit, each) for each in signed)
-        if len(kept) > UNITS_KEPT_MAX or (record is None and self._is_full()):
+        owners = self._count_owners() + (record is None)
+        if len(kept) > UNITS_KEPT_MAX or owners > OWNERS_KEPT_MAX:
             raise Unavailable("too many units are kept")
         self._cabinet.put(name, encode(KeptTurns(turns=tuple(kept[unit] for unit in sorted(kept)))))
+        self._owners = owners
         self.cosigned += 1
         log.info("grant cosigned", extra={"lease": entry.id.hex(), "owner": entry.feed.hex()})
         by = tuple(each.by for each in signed)
@@ -179,8 +224,11 @@ class Witness:
             entry=entry.raw,
         )
 
-    def _is_full(self) -> bool:
-        return len(self._cabinet.names(FOLDER)) >= OWNERS_KEPT_MAX
+    def _count_owners(self) -> int:
+        # Once in each life: to list a full folder takes a twentieth of a second.
+        if self._owners is None:
+            self._owners = len(self._cabinet.names(FOLDER))
+        return self._owners
 
     async def _answer_probe(self, peer: PeerId, body: bytes) -> bytes:
         await trio.lowlevel.checkpoint()
@@ -235,6 +283,10 @@ class Witness:
             if said.witness == self._ledger.feed and entry is not None:
                 return entry.raw
         return None
+
+
+def _name(owner: PublicKey) -> str:
+    return f"{FOLDER}/{owner.hex()}"
 
 
 def granted_in(raw: bytes, net: NetId) -> tuple[Entry, Grant]:

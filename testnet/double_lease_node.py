@@ -134,6 +134,7 @@ class _Face:
             reach=self._listener.reach,
             wants=lambda _feed: False,
             on_entry=lambda _entry: None,
+            on_news=lambda: None,
             rng=ports.rng,
         )
 

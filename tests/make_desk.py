@@ -231,7 +231,7 @@ def order(**changes: Any) -> Order:
     return Order(**fields)
 
 
-async def _unwitnessed(_grant: bytes, _request: bytes) -> None:
+async def _unwitnessed(_peer: PeerId, _grant: bytes, _request: bytes) -> None:
     raise AssertionError("no order of these tests wants witnesses")
 
 

@@ -87,6 +87,10 @@ class Market:
         for source in (self.owner, self.renter):
             share(source, self.here)
 
+    def reopened(self) -> Ledger:
+        """The replica as it is at its next start."""
+        return ledger(STRANGER, store=self.store, guard=self.guard)
+
     def day(self) -> Millis:
         """An instant before which all leases so far are over."""
         return at(self.now)

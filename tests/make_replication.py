@@ -95,6 +95,8 @@ class Member:
     transport: MemoryTransport
     replication: Replication
     seen: list[Entry] = field(default_factory=list)
+    news: list[int] = field(default_factory=list)
+    """How many were seen each time that there was news."""
 
     @property
     def peer(self) -> PeerId:
@@ -135,6 +137,7 @@ class Town:
         name = len(self.members) + 1
         transport = MemoryTransport(self.hub, peer(name), f"/memory/{name}")
         seen: list[Entry] = []
+        news: list[int] = []
         own = ledger(signer(name), store=store)
         own.append(genesis(signer(name)), at(0))
         replication = Replication(
@@ -144,8 +147,9 @@ class Town:
             rng=random.Random(name),
             wants=wants,
             on_entry=seen.append,
+            on_news=lambda: news.append(len(seen)),
         )
-        member = Member(name, transport, replication, seen)
+        member = Member(name, transport, replication, seen, news)
         self.members.append(member)
         await self._nursery.start(transport.run)
         await self._nursery.start(replication.run)

@@ -123,8 +123,8 @@ class NoMatch(P2PError):
 
 SealJob = Callable[[Offer], bytes | None]
 """seal(offer): the job description for this owner alone; the digest is the same for all."""
-Witness = Callable[[bytes, bytes], Awaitable[Cosigned | None]]
-"""witness(GRANT, request): what the quorum of its witnesses has signed, if any are wanted.
+Witness = Callable[[PeerId, bytes, bytes], Awaitable[Cosigned | None]]
+"""witness(peer, GRANT, request): what the quorum of its witnesses has signed, if any are wanted.
 
 Raises Unavailable if too few have, PeerFault if the GRANT must not be taken.
 """
@@ -311,7 +311,7 @@ class Renter:
         """
         if unpack(taking.request, self._net, LeaseRequest).body.witnesses is UNSET:
             return None
-        return await self._witness(grant, taking.request)
+        return await self._witness(taking.peer, grant, taking.request)
 
     async def ask_again(self, taking: Taking) -> Reply:
         """The owner's answer to a request, however often it is asked. Raises Unavailable."""

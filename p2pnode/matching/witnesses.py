@@ -34,13 +34,15 @@ from protocol.errors import PeerFault, Unavailable
 from protocol.lease_stream import LeaseName, Settle
 from protocol.limits import FRAME_BYTES_MAX
 from protocol.signing import Signer
-from protocol.units import Digest, PublicKey, Signature
+from protocol.units import Digest, PeerId, PublicKey, Signature
 from protocol.witness import OtherGrant, WitnessAnswer, WitnessAsk
 
 log = logging.getLogger(__name__)
 
 COSIGN_S: Final = 3.0
 """Witnesses that have not answered by then are counted as silent."""
+FETCH_S: Final = 3.0
+"""For the owner's feed, which we need anyway before we take the lease."""
 PROBE_S: Final = 5.0
 """A job that has lost its owner waits no longer than this for witnesses to look after it."""
 
@@ -49,6 +51,8 @@ SEEN_MAX: Final = 1_024
 
 _Turn = tuple[PublicKey, PublicKey, bytes, int]
 """Witness, owner, unit, counter."""
+Fetch = Callable[[PeerId, PublicKey, int], Awaitable[None]]
+"""fetch(peer, feed, seq): the feed is here up to there. Raises Unavailable or PeerFault."""
 AskFeed = Callable[[PublicKey, str, bytes], Awaitable[bytes]]
 """ask(feed, kind, body). Raises Unavailable."""
 
@@ -70,16 +74,25 @@ class Witnesses:
     """Asks those that a request of ours has named."""
 
     def __init__(
-        self, *, ledger: Ledger, signer: Signer, ask_feed: AskFeed, clock: WallClock
+        self,
+        *,
+        ledger: Ledger,
+        signer: Signer,
+        ask_feed: AskFeed,
+        fetch: Fetch,
+        clock: WallClock,
     ) -> None:
         self._ledger = ledger
         self._signer = signer
         self._ask_feed = ask_feed
+        self._fetch = fetch
         self._clock = clock
         self._seen: OrderedDict[_Turn, tuple[Cosign, Signature]] = OrderedDict()
 
-    async def gather(self, raw: bytes, request: bytes) -> Cosigned | None:
+    async def gather(self, peer: PeerId, raw: bytes, request: bytes) -> Cosigned | None:
         """What the quorum of our witnesses has signed for this GRANT; None if we named none.
+
+        `peer` is its owner's.
 
         Raises PeerFault if the GRANT does not hold or is not for this request, and
         `witness.conflict` if one of its turns is in another GRANT too; Unavailable if too few
@@ -88,6 +101,7 @@ class Witnesses:
         entry, grant = self._read(raw, request)
         if grant.witnesses is UNSET or grant.quorum is UNSET:
             return None
+        await self._learn_feed(peer, entry)
         gathered = _Gathered(
             entry=entry,
             owner=entry.feed,
@@ -109,6 +123,14 @@ class Witnesses:
             )
         by = tuple(gathered.signed[witness] for witness in sorted(gathered.signed))
         return Cosigned(gathered.owner, gathered.turns, by)
+
+    async def _learn_feed(self, peer: PeerId, entry: Entry) -> None:
+        """We have the owner's feed, if it can be had: witnesses that never met it ask us for it."""
+        try:
+            with trio.fail_after(FETCH_S):
+                await self._fetch(peer, entry.feed, entry.seq)
+        except (Unavailable, trio.TooSlowError) as error:
+            log.info("feed not here", extra={"owner": entry.feed.hex(), "why": str(error)})
 
     async def _let_go(self, entry: Entry, grant: Grant) -> None:
         """Consent to the end of a lease that we do not take, so that its units are free again."""

@@ -83,6 +83,8 @@ class _Line:
         self.peer = peer
         self.to_send, self.outgoing = trio.open_memory_channel[_Waiting](QUESTIONS_WAITING_MAX)
         self.waiting: dict[int, _Waiting] = {}
+        self.acquaintance: Acquaintance | None = None
+        """None until the peer has said HELLO."""
         self.why_closed = ""
 
     def close(self, why: str) -> None:
@@ -138,7 +140,8 @@ class Exchange:
 
     def acquaintance(self, peer: PeerId) -> Acquaintance | None:
         """Who a peer is, once a HELLO has been exchanged with it."""
-        return self._known.get(peer)
+        line = self._lines.get(peer)
+        return self._known.get(peer) or (None if line is None else line.acquaintance)
 
     async def ask(self, peer: PeerId, kind: str, body: bytes) -> bytes:
         """The answer of a connected peer; the deadline is the caller's.
@@ -146,10 +149,25 @@ class Exchange:
         Raises Unavailable if the peer cannot be reached, goes away, or refuses; then the message
         names the rule.
         """
+        return await self._ask(self._line(peer), kind, body)
+
+    async def greet(self, peer: PeerId) -> Acquaintance:
+        """Exchange HELLOs with a connected peer. Raises Unavailable."""
+        line = self._line(peer)
+        await self._ask(line, "ping", b"")
+        assert line.acquaintance is not None, "its HELLO comes before any answer"
+        return line.acquaintance
+
+    def _line(self, peer: PeerId) -> _Line:
+        """The one that is open, or a new one."""
         line = self._lines.get(peer)
         if line is None:
             line = self._lines[peer] = _Line(peer)
             self._to_open.send_nowait(line)
+        return line
+
+    async def _ask(self, line: _Line, kind: str, body: bytes) -> bytes:
+        """See ask."""
         self._next_id += 1
         waiting = _Waiting(Question(id=self._next_id, t=kind, b=body))
         line.waiting[waiting.question.id] = waiting
@@ -168,11 +186,6 @@ class Exchange:
             raise Refused(str(waiting.answer.rule))
         return waiting.answer.b
 
-    async def greet(self, peer: PeerId) -> Acquaintance:
-        """Exchange HELLOs with a connected peer. Raises Unavailable."""
-        await self.ask(peer, "ping", b"")
-        return self._known[peer]
-
     async def _run_line(self, line: _Line) -> None:
         """Our side of one outbound stream, from its opening to its end; raises nothing."""
         why = "cancelled"
@@ -180,7 +193,7 @@ class Exchange:
             stream = await self._streams.open_stream(line.peer, PROTOCOL)
             async with stream:
                 reader = FrameReader(stream)
-                await self._greet_first(line.peer, stream, reader)
+                await self._greet_first(line, stream, reader)
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._send_questions, line, stream)
                     why = await self._read_answers(line, reader)
@@ -198,12 +211,10 @@ class Exchange:
             del self._lines[line.peer]
             line.close(why)
 
-    async def _greet_first(
-        self, peer: PeerId, stream: trio.abc.Stream, reader: FrameReader
-    ) -> None:
+    async def _greet_first(self, line: _Line, stream: trio.abc.Stream, reader: FrameReader) -> None:
         with trio.fail_after(HELLO_S):
             await write_frame(stream, encode(self._hello()))
-            await self._meet(peer, reader)
+            line.acquaintance = await self._meet(line.peer, reader)
 
     async def _send_questions(self, line: _Line, stream: trio.abc.Stream) -> None:
         try:
@@ -234,13 +245,15 @@ class Exchange:
         reader = FrameReader(stream)
         try:
             with trio.fail_after(HELLO_S):
-                await self._meet(peer, reader)
+                known = await self._meet(peer, reader)
                 await write_frame(stream, encode(self._hello()))
             while (frame := await reader.next()) is not None:
                 if self._is_shunned(peer):
                     return
                 await trio.sleep(self._questions.draw(peer, trio.current_time()))
                 question = decode(frame, Question, size_max=FRAME_BYTES_MAX)
+                # However many have said HELLO since: who asks is known to whoever answers.
+                self._remember(peer, known)
                 await write_frame(stream, encode(await self._answer(peer, question)))
         except PeerFault as fault:
             self._count(peer, fault)
@@ -257,7 +270,7 @@ class Exchange:
         except Unavailable as error:
             return Answer(id=question.id, rule=UNAVAILABLE, why=str(error)[:200])
 
-    async def _meet(self, peer: PeerId, reader: FrameReader) -> None:
+    async def _meet(self, peer: PeerId, reader: FrameReader) -> Acquaintance:
         if self._is_shunned(peer):
             raise Unavailable("shunned for the rules it broke")
         frame = await reader.next(HELLO_BYTES_MAX)
@@ -265,8 +278,13 @@ class Exchange:
             raise Unavailable("no HELLO")
         hello = decode(frame, Hello, size_max=HELLO_BYTES_MAX)
         certificate = self._check_hello(peer, hello)
+        known = Acquaintance(hello=hello, certificate=certificate)
+        self._remember(peer, known)
+        return known
+
+    def _remember(self, peer: PeerId, known: Acquaintance) -> None:
         self._known.pop(peer, None)
-        self._known[peer] = Acquaintance(hello=hello, certificate=certificate)
+        self._known[peer] = known
         while len(self._known) > PEERS_MAX:
             del self._known[next(iter(self._known))]
 

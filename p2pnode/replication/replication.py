@@ -62,13 +62,15 @@ class Replication:
         rng: random.Random,
         wants: Wants | None,
         on_entry: Callable[[Entry], None],
+        on_news: Callable[[], None],
         on_proof: Callable[[], None] = lambda: None,
     ) -> None:
         """`wants` is None for a full peer.
 
-        `on_entry` sees each entry that others sent and that has become its feed's head here; of
-        those that were judged late only the last, because who told us has them all. `on_proof` is
-        called as soon as what others sent has given evidence that is new here.
+        `on_entry` sees each entry that others sent and that has become its feed's head here.
+        `on_news` is called after such entries; while more wait to be judged late it is not, because
+        who told us has them all. `on_proof` is called as soon as what others sent has given
+        evidence that is new here.
         """
         self.ledger: Final = ledger
         self._conduct = Conduct()
@@ -77,6 +79,7 @@ class Replication:
         self._rng = rng
         self._wants = wants
         self._on_entry = on_entry
+        self._on_news = on_news
         self._on_proof = on_proof
         self._accusations = ledger.accusations
         self._frontier: Frontier | None = None
@@ -127,6 +130,7 @@ class Replication:
             self._frontier.refresh(entry.feed)
         if taken is Taken.NEW:
             self._on_entry(entry)
+            self._on_news()
         self._look_for_proofs()
         return taken
 
@@ -246,11 +250,17 @@ class Replication:
 
     def _take_note(self, entries: tuple[Entry, ...], done: RunTaken) -> None:
         """Of entries that others sent and that were judged."""
+        if self._show(entries, done):
+            self._on_news()
+
+    def _show(self, entries: tuple[Entry, ...], done: RunTaken) -> bool:
+        """Tell of each of these that is new; whether any is."""
         self._count(done)
         for entry, taken in zip(entries, done.taken, strict=False):
             if taken is Taken.NEW:
                 self._on_entry(entry)
         self._look_for_proofs()
+        return Taken.NEW in done.taken
 
     def _look_for_proofs(self) -> None:
         """Not only at the end of a session, which a peer can draw out."""
@@ -267,10 +277,10 @@ class Replication:
         for feed in dict.fromkeys(entry.feed for entry in entries):
             assert self._frontier is not None
             self._frontier.refresh(feed)
-        self._count(done)
-        self._look_for_proofs()
+        # The last run may have nothing new, where those before it had.
+        self._show(entries, done)
         if entries and not self.ledger.waiting_feeds():
-            self._on_entry(entries[-1])
+            self._on_news()
 
     def _keeps(self, feed: PublicKey) -> bool:
         return self._wants is None or feed == self.ledger.feed or self._wants(feed)

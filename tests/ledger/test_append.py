@@ -51,6 +51,24 @@ def test_time_in_a_feed_does_not_run_back() -> None:
     assert mine.append(statement(ctr=1), at(50)).header.ts_ms == at(100)
 
 
+def test_while_it_is_held_nothing_writes_our_feed() -> None:
+    mine = opened_ledger()
+    mine.hold("Others are asked.")
+    writers: tuple[Callable[[], object], ...] = (
+        lambda: mine.append(statement(), at(1)),
+        lambda: mine.append_all([statement()], at(1)),
+        lambda: mine.grant(sealed_request(), at(1)),
+        lambda: mine.accept(Digest(bytes(32)), at(1)),
+        lambda: mine.checkpoint(at(1)),
+    )
+    for write in writers:
+        with pytest.raises(LocalFault, match="Others are asked"):
+            write()
+    assert mine.fault() is None
+    mine.hold(None)
+    assert mine.append(statement(), at(1)).seq == 1
+
+
 def test_a_request_is_granted_once() -> None:
     mine = opened_ledger()
     granted = mine.grant(sealed_request(), at(10))

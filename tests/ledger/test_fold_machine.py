@@ -78,7 +78,7 @@ class Fold(RuleBasedStateMachine):
     @rule()
     def clear(self) -> None:
         """As when a ledger is opened again."""
-        self.state.clear()
+        self.state = State()
         self.places, self.forks = set(), {}
 
     @invariant()

@@ -11,6 +11,7 @@ from ledger.continuity_bodies import Checkpoint
 from ledger.entry import link_of, read_entry
 from ledger.frontier import Frontier
 from ledger.ledger import Ledger, Taken
+from ledger.limits import PRUNE_AT_ONCE
 from ledger.pruning import Pruned, is_complete
 from ledger.rules import BUNDLES, read_case
 from ledger.trades import facts_of
@@ -44,8 +45,8 @@ DAY = 24 * HOUR
 def prune(here: Ledger, before: Millis) -> Pruned:
     done = Pruned(entries=0, size=0)
     for head in here.heads():
-        done += here.prune_feed(head.feed, before)
-    here.forget_pruned()
+        for dropped in here.prune_feed(head.feed, before):
+            done += dropped
     return done
 
 
@@ -127,8 +128,10 @@ def test_i11_pruning_changes_no_digest_of_credit_or_evidence(
     report = here.verify()
     assert (report.broken, report.pruned) == (None, done.entries)
     assert prune(here, before).entries == 0
-    reopened = ledger(STRANGER, store=market.store, guard=market.guard)
-    assert reopened.state == here.state
+    reopened = market.reopened()
+    assert facts_of(reopened.state, bundles=BUNDLES, home=BUNDLE) == facts
+    anew = [numbers(reopened, day), numbers(reopened, day + 30), reopened.evidence()]
+    assert [*anew, reopened.heads()] == told
 
 
 def test_nothing_is_dropped_without_an_old_checkpoint_nor_of_a_lease_that_is_not_billed() -> None:
@@ -161,8 +164,9 @@ def test_of_a_lease_that_was_probed_all_is_kept_so_that_reliability_stays() -> N
     assert fact.is_enough
     told = numbers(market.here, 1)
     assert prune(market.here, market.day()).entries > 0
-    assert non_deliveries(market.here.state) == [fact]
-    assert numbers(market.here, 1) == told
+    reopened = market.reopened()
+    assert non_deliveries(reopened.state) == [fact]
+    assert numbers(reopened, 1) == told
 
 
 def test_of_a_lease_that_its_owner_has_not_billed_everything_is_kept_whatever_others_say() -> None:
@@ -176,7 +180,7 @@ def test_of_a_lease_that_its_owner_has_not_billed_everything_is_kept_whatever_ot
     share(liar, market.here)
     facts = facts_of(market.here.state, bundles=BUNDLES, home=BUNDLE)
     prune(market.here, market.day())
-    assert facts_of(market.here.state, bundles=BUNDLES, home=BUNDLE) == facts
+    assert facts_of(market.reopened().state, bundles=BUNDLES, home=BUNDLE) == facts
 
 
 def test_an_entry_whose_body_is_gone_is_known_and_proves_forks() -> None:
@@ -218,6 +222,42 @@ def test_an_export_leaves_dropped_entries_out_and_who_imports_it_keeps_what_is_b
     head = other.head(OWNER.public)
     assert head is not None
     assert head.seq == stubs[0] - 1
+
+
+def long_feed() -> tuple[Market, Millis]:
+    """More leases than are dropped in one step, and an instant at which all are old."""
+    market = Market()
+    for _ in range(PRUNE_AT_ONCE):
+        market.lease()
+    written = at(market.now)
+    market.owner.checkpoint(written)
+    market.publish()
+    return market, written
+
+
+def test_a_long_feed_is_pruned_in_steps_between_which_others_write() -> None:
+    market, written = long_feed()
+    steps = []
+    for dropped in market.here.prune_feed(OWNER.public, written):
+        steps.append(dropped.entries)
+        market.lease()
+        market.publish()
+    assert len(steps) > 1
+    assert max(steps) == PRUNE_AT_ONCE
+    assert sum(steps) >= 2 * PRUNE_AT_ONCE - 2  # But for what is the newest turn of a unit then.
+    assert len(market.here.state.leases()) == PRUNE_AT_ONCE + len(steps)
+    assert market.here.verify().broken is None
+
+
+def test_of_a_feed_that_forks_while_it_is_pruned_the_rest_is_kept() -> None:
+    market, written = long_feed()
+    steps = market.here.prune_feed(OWNER.public, written)
+    assert next(steps).entries == PRUNE_AT_ONCE
+    branch = Feed(OWNER)
+    branch.open()
+    market.here.ingest(branch.add(statement(STRANGER)).raw)
+    assert [each.rule for each in market.here.offences()] == ["A1"]
+    assert list(steps) == []
 
 
 def test_of_an_offender_and_of_ourselves_everything_is_kept() -> None:

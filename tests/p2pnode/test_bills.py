@@ -262,3 +262,19 @@ async def test_a_half_that_confirms_nothing_is_not_answered(paid: int) -> None:
     deal.deliver()
     await deal.cosign(0)
     assert answered(deal) == before
+
+
+async def test_while_its_feed_is_held_a_renter_cosigns_and_answers_its_bills_afterwards() -> None:
+    deal = Deal()
+    deal.tick()
+    deal.bill()
+    deal.deliver()
+    before = deal.renter.ledger.head(deal.renter.signer.public)
+    deal.renter.ledger.hold("Others are asked.")
+    await deal.cosign(0)
+    assert deal.signed > 0
+    assert deal.renter.ledger.head(deal.renter.signer.public) == before
+    deal.renter.ledger.hold(None)
+    await deal.cosign(0)
+    deal.deliver()
+    assert deal.agreed(deal.owner) == deal.signed

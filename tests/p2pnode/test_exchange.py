@@ -65,15 +65,27 @@ class Pair:
     """Two connected transports; `ours` has an Exchange, `theirs` as the test wants."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
-        hub = MemoryHub()
+        self.hub = MemoryHub()
         self.nursery = nursery
-        self.ours = MemoryTransport(hub, peer(1), "/memory/1")
-        self.theirs = MemoryTransport(hub, peer(2), "/memory/2")
+        self.ours = MemoryTransport(self.hub, peer(1), "/memory/1")
+        self.theirs = MemoryTransport(self.hub, peer(2), "/memory/2")
 
     async def connect(self) -> None:
         await self.nursery.start(self.ours.run)
         await self.nursery.start(self.theirs.run)
         await self.ours.connect(peer(2), ("/memory/2",))
+
+    async def hear_from(self, stranger: PeerId) -> None:
+        """Both answer a stranger's HELLO, after which it goes away."""
+        transport = MemoryTransport(self.hub, stranger, f"/memory/{stranger.hex()}")
+        async with trio.open_nursery() as nursery:
+            await nursery.start(transport.run)
+            for number in (1, 2):
+                await transport.connect(peer(number), (f"/memory/{number}",))
+                async with await transport.open_stream(peer(number), PROTOCOL) as stream:
+                    await write_frame(stream, encode(make_hello()))
+                    await FrameReader(stream).next()
+            nursery.cancel_scope.cancel()
 
     async def exchange(
         self,
@@ -123,6 +135,25 @@ async def test_a_greeting_tells_who_the_peer_is_to_both(pair: Pair) -> None:
     known = theirs.acquaintance(peer(1))
     assert known is not None
     assert known.certificate.peer_id == peer(1)
+
+
+async def test_a_peer_is_known_as_long_as_its_stream_is_open_whoever_says_hello_since(
+    pair: Pair,
+) -> None:
+    async def name(remote: PeerId, _body: bytes) -> bytes:
+        await trio.lowlevel.checkpoint()
+        known = theirs.acquaintance(remote)
+        assert known is not None
+        return known.certificate.peer_id
+
+    theirs = await pair.exchange(pair.theirs, {"ping": shout, "name": name})
+    ours = await pair.exchange(pair.ours)
+    await ours.greet(peer(2))
+    for number in range(exchange_module.PEERS_MAX):
+        await pair.hear_from(PeerId(b"%d" % number))
+    assert (await ours.greet(peer(2))).certificate.peer_id == peer(2)
+    assert ours.acquaintance(peer(2)) is not None
+    assert await ours.ask(peer(2), "name", b"") == peer(1)
 
 
 async def test_a_question_of_an_unknown_kind_is_refused_by_name(pair: Pair) -> None:

@@ -17,6 +17,7 @@ from litestar import Litestar
 
 from ledger.entry import seal
 from ledger.ledger import Ledger
+from ledger.limits import PRUNE_AT_ONCE
 from p2pnode.api.app import exception_handlers
 from p2pnode.api.ledger_documents import ExportOrder, ImportOrder, PruneOrder
 from p2pnode.api.ledger_routes import ledger_routes
@@ -319,3 +320,25 @@ async def test_what_is_old_and_summed_up_is_dropped_and_the_walk_still_holds() -
     assert sum(not entry.has_body for entry in feed.items) == done.entries
     again = await shown.prune(PruneOrder(older_than_ms=180 * 24 * HOUR))
     assert again.entries == 0
+
+
+async def test_others_run_while_much_is_dropped() -> None:
+    market = Market()
+    for _ in range(2 * PRUNE_AT_ONCE):
+        market.lease()
+    market.owner.checkpoint(at(market.now))
+    market.publish()
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        done = await views(market.here).prune(PruneOrder(older_than_ms=180 * 24 * HOUR))
+        nursery.cancel_scope.cancel()
+    assert done.entries > 3 * PRUNE_AT_ONCE
+    assert turns > len(market.here.heads()), "not only between feeds"

@@ -21,7 +21,7 @@ from p2pnode.rejoin import FEW_ANSWERS_S, ORDERLY_MS, PATIENCE_S, Rejoin
 from p2pnode.status import status_of
 from protocol.errors import LocalFault, Unavailable
 from protocol.genesis import net_of
-from protocol.units import Digest, Millis, PeerId, PublicKey
+from protocol.units import Digest, Micros, Millis, PeerId, PublicKey
 from tests.make_job import make_submission
 from tests.make_ledger import ledger, opened_ledger, statement
 from tests.make_ledger_faults import copy_of
@@ -171,6 +171,24 @@ async def test_after_a_bad_end_the_counterparty_is_asked(
     assert not again.node.provider.shelves
     assert await held_for(again.node) < PATIENCE_S / 2
     await goes_on(again.node, renter)
+
+
+async def test_while_others_are_asked_no_payment_is_confirmed(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    owner, renter = await tenancy(party)
+    await stop(owner)
+    await stop(renter)
+    lose_power(owner.node)
+    again = await party.start(party.revive(owner.node))
+    mine, payer = again.node.ports.ledger, renter.node.ports.ledger.feed
+    before = mine.head(mine.feed)
+    assert mine.fault() is None
+    with pytest.raises(LocalFault, match="Others are asked"):
+        again.node.settling.confirm(payer, Micros(1), GENESIS.money)
+    assert mine.head(mine.feed) == before
+    await held_for(again.node)
+    again.node.settling.confirm(payer, Micros(1), GENESIS.money)
 
 
 async def test_after_a_bad_end_where_nobody_answers_a_node_waits_and_goes_on(

@@ -4,10 +4,20 @@ from ledger.bodies import Grant
 from ledger.entry import Entry
 from ledger.ledger import Ledger
 from p2pnode.accounts import CosignedTick
-from p2pnode.watch import Watch
+from p2pnode.watch import LEASES_MAX, Watch
 from protocol.units import Digest
 from tests.make_evidence import leased, sealed_tick, tick
-from tests.make_ledger import OWNER, RENTER, Feed, ledger, release, statement, turn_of
+from tests.make_ledger import (
+    HOUR,
+    OWNER,
+    RENTER,
+    Feed,
+    grant,
+    ledger,
+    release,
+    statement,
+    turn_of,
+)
 
 
 class Renter:
@@ -16,7 +26,8 @@ class Renter:
     def __init__(self) -> None:
         self.here: Ledger = ledger(RENTER)
         self.ticks: dict[Digest, CosignedTick] = {}
-        self.watch = Watch(self.here, self.ticks.get)
+        self.reads = 0
+        self.start()
         self.owner: Feed
         self.granted: Entry
         self.grant: Grant
@@ -24,9 +35,26 @@ class Renter:
         self.take(Feed(OWNER).open())
         self.take(self.granted)
 
+    def start(self) -> None:
+        """A life begins: all that is remembered is what was co-signed."""
+        self.watch = Watch(self.here, self._read)
+
+    def _read(self, lease: Digest) -> CosignedTick | None:
+        self.reads += 1
+        return self.ticks.get(lease)
+
     def take(self, entry: Entry) -> None:
         self.here.ingest(entry.raw)
         self.watch.look_at_entry(entry)
+
+    def rent_again(self, nonce: int) -> None:
+        """From its end on, while what was leased before is kept."""
+        start = nonce * HOUR
+        self.grant = grant(
+            turn_of(self.granted, self.grant), start=start, end=start + HOUR, nonce=nonce
+        )
+        self.granted = self.owner.add(self.grant)
+        self.take(self.granted)
 
     def sign(self, **said: int) -> bool:
         """Whether the tick fits; if so it is co-signed."""
@@ -74,3 +102,38 @@ def test_what_other_owners_write_is_nothing_to_a_tick() -> None:
     other = Feed(RENTER)
     renter.watch.look_at_entry(other.open())
     assert renter.rules() == []
+
+
+def test_after_a_start_an_entry_is_held_against_what_was_cosigned_before() -> None:
+    renter = Renter()
+    assert renter.sign(at_ms=500, height=1)
+    renter.start()
+    renter.take(renter.owner.add(statement(), ts=499))
+    assert renter.rules() == ["A16"]
+
+
+def test_an_entry_is_held_against_the_latest_tick_of_its_owner_whatever_the_lease() -> None:
+    renter = Renter()
+    first = renter.granted
+    renter.rent_again(2)
+    assert renter.sign(at_ms=500, height=2)
+    renter.granted = first
+    assert renter.sign(at_ms=400, height=2)
+    renter.take(renter.owner.add(statement(), ts=499))
+    assert renter.rules() == ["A16"]
+
+
+def test_of_an_owner_with_many_leases_a_few_ticks_are_read_and_those_once() -> None:
+    renter = Renter()
+    release_of_first = release(turn_of(renter.granted, renter.grant), renter.granted, at_ms=2_000)
+    assert renter.sign(at_ms=0, height=1)
+    for nonce in range(2, 2 + LEASES_MAX):
+        renter.rent_again(nonce)
+        renter.sign(at_ms=0, height=1)
+    renter.start()
+    renter.reads = 0
+    for ctr in range(5):
+        renter.take(renter.owner.add(statement(ctr=ctr)))
+    assert renter.reads == LEASES_MAX
+    renter.take(renter.owner.branch().add(release_of_first))
+    assert renter.reads == LEASES_MAX + 1

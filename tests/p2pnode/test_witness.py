@@ -1,36 +1,31 @@
 """A witness signs for one turn once, whatever happens to it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 import trio
 from msgspec import UNSET
 
 from ledger.bodies import Accept, Grant
-from ledger.entry import Entry
-from ledger.ledger import Ledger
-from ledger.witness_bodies import Cosigned, Cosigning, is_cosigned, read_cosign, turns_to_cosign
-from p2pnode.cabinet import Cabinet, MemoryCabinet
-from p2pnode.witness import ASKED_BURST, UNITS_KEPT_MAX, Witness
-from protocol.certificate import Certificate, read_certificate
-from protocol.codec import decode, encode
+from ledger.witness_bodies import Cosigned, Cosigning, read_cosign
+from p2pnode.cabinet import MemoryCabinet
+from p2pnode.witness import (
+    ASKED_BURST,
+    UNITS_KEPT_MAX,
+)
+from protocol.codec import encode
 from protocol.errors import LocalFault, PeerFault, Unavailable
-from protocol.lease_stream import LeaseName
-from protocol.limits import FRAME_BYTES_MAX
-from protocol.signing import Signer, peer_id_of
-from protocol.units import Digest, PeerId, PublicKey
-from protocol.witness import WitnessAnswer, WitnessAsk
-from tests.make_desk import Clock
+from protocol.signing import peer_id_of
+from protocol.units import Digest
+from protocol.witness import WitnessAsk
 from tests.make_ledger import (
     HOUR,
-    NET,
     OWNER,
     RENTER,
     STRANGER,
     WITNESSES,
     Feed,
     at,
-    certificate,
     cosigned,
     grant,
     opened_ledger,
@@ -38,65 +33,7 @@ from tests.make_ledger import (
     witnessed,
     witnessed_lease,
 )
-
-FIRST = WITNESSES[0]
-
-
-def who_is(peer: PeerId) -> Certificate:
-    parties = {peer_id_of(each.public): each for each in (OWNER, RENTER, STRANGER)}
-    return read_certificate(certificate(parties[peer]), NET)
-
-
-@dataclass
-class Stand:
-    """One witness; `owner_says` is what an owner answers when it is asked for a lease."""
-
-    by: Signer = FIRST
-    cabinet: Cabinet = field(default_factory=MemoryCabinet)
-    clock: Clock = field(default_factory=lambda: Clock(at(2_000)))
-    is_willing: bool = True
-    owner_says: bool = True
-    grown: int = 0
-
-    def __post_init__(self) -> None:
-        self.ledger: Ledger = opened_ledger(self.by)
-        self.witness = Witness(
-            ledger=self.ledger,
-            signer=self.by,
-            cabinet=self.cabinet,
-            who_is=who_is,
-            ask_feed=self._ask_owner,
-            grown=self._grow,
-            is_willing=self.is_willing,
-            clock=self.clock,
-        )
-
-    async def _ask_owner(self, feed: PublicKey, kind: str, _body: bytes) -> bytes:
-        await trio.lowlevel.checkpoint()
-        assert (feed, kind) == (OWNER.public, "lease.alive")
-        if not self.owner_says:
-            raise Unavailable("no route")
-        return b""
-
-    def _grow(self) -> None:
-        self.grown += 1
-
-    async def cosign(self, entry: Entry, *, asker: Signer = RENTER) -> WitnessAnswer:
-        asked = encode(WitnessAsk(grant=entry.raw))
-        answer = await self.witness.handlers["witness.cosign"](peer_id_of(asker.public), asked)
-        return decode(answer, WitnessAnswer, size_max=FRAME_BYTES_MAX)
-
-    async def probe(self, lease: Digest, *, asker: Signer = RENTER) -> bytes:
-        asked = encode(LeaseName(lease=lease))
-        return await self.witness.handlers["witness.probe"](peer_id_of(asker.public), asked)
-
-
-def is_signed(answer: WitnessAnswer, of: tuple[Entry, Grant], by: Signer = FIRST) -> bool:
-    entry, body = of
-    assert answer.yes is not UNSET
-    shown = cosigned(entry, body).turns
-    items = turns_to_cosign(entry.feed, shown, entry.id, answer.yes.at_ms)
-    return is_cosigned(Cosigning(by.public, answer.yes.at_ms, answer.yes.by), items, NET)
+from tests.make_witness import FIRST, Stand, is_signed
 
 
 async def test_a_witness_cosigns_a_grant_and_again_with_the_same_bytes() -> None:

@@ -58,6 +58,21 @@ async def test_a_witnessed_lease_is_accepted_with_its_cosignatures_and_the_recei
     assert owner.node.ports.ledger.state.witnessed(proven.lease) == proven.witnesses
 
 
+async def test_witnesses_that_never_met_the_owner_cosign_its_lease(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    renter = await party.add(ask=None)  # Everybody is connected to the first.
+    owner = await party.add(ask=300_000)
+    light = [await party.add(ask=None, gossip="auto") for _ in range(3)]
+    await trio.sleep(60)
+    for each in light:
+        assert each.node.ports.ledger.head(feed_of(owner)) is None
+    job = make_submission(renter.node, witnesses=tuple(feed_of(each) for each in light), quorum=2)
+    done = await ended(renter, renter.node.jobs.submit(job).id)
+    assert (done.state, done.why) == ("done", "")
+    assert sum(each.node.witness.cosigned for each in light) >= 2
+
+
 async def test_without_the_quorum_no_lease_is_accepted_and_the_reason_is_told(
     party: Party, autojump_clock: trio.abc.Clock
 ) -> None:

@@ -13,8 +13,8 @@ from p2pnode.matching.witnesses import COSIGN_S, Witnesses
 from protocol.codec import decode, encode
 from protocol.errors import PeerFault, Unavailable
 from protocol.lease_stream import Settle
-from protocol.signing import Signer, is_signed
-from protocol.units import Millis, PublicKey
+from protocol.signing import Signer, is_signed, peer_id_of
+from protocol.units import Millis, PeerId, PublicKey
 from protocol.witness import Cosignatures, OtherGrant, WitnessAnswer
 from tests.make_desk import Clock
 from tests.make_ledger import (
@@ -29,6 +29,8 @@ from tests.make_ledger import (
     witnessed_lease,
 )
 
+OWNERS_PEER = peer_id_of(OWNER.public)
+
 
 @dataclass
 class Asking:
@@ -40,9 +42,19 @@ class Asking:
     def __post_init__(self) -> None:
         self.ledger = ledger(RENTER)
         self.let_go: list[Settle] = []
+        self.fetched: list[tuple[PeerId, PublicKey, int]] = []
         self.witnesses = Witnesses(
-            ledger=self.ledger, signer=RENTER, ask_feed=self.ask, clock=Clock(at(500))
+            ledger=self.ledger,
+            signer=RENTER,
+            ask_feed=self.ask,
+            fetch=self.fetch,
+            clock=Clock(at(500)),
         )
+
+    async def fetch(self, peer: PeerId, feed: PublicKey, seq: int) -> None:
+        await trio.lowlevel.checkpoint()
+        self.fetched.append((peer, feed, seq))
+        raise Unavailable("gone")
 
     async def ask(self, feed: PublicKey, kind: str, body: bytes) -> bytes:
         await trio.lowlevel.checkpoint()
@@ -58,7 +70,7 @@ class Asking:
         return encode(answer)
 
     async def gather(self, of: tuple[Entry, Grant]) -> Cosigned | None:
-        return await self.witnesses.gather(of[0].raw, of[1].request)
+        return await self.witnesses.gather(OWNERS_PEER, of[0].raw, of[1].request)
 
 
 def yes(of: tuple[Entry, Grant], by: Signer, *, at_ms: int = 5) -> WitnessAnswer:
@@ -81,6 +93,7 @@ async def test_a_quorum_is_enough_and_nobody_waits_for_the_rest(
     asking = Asking({each.public: yes(of, each) for each in (one, two)}, silent=(three.public,))
     began = trio.current_time()
     gathered = await asking.gather(of)
+    assert asking.fetched == [(OWNERS_PEER, OWNER.public, of[0].seq)], "witnesses may lack it"
     assert gathered == cosigned(*of, by=(one, two))
     assert trio.current_time() == began
 
@@ -155,5 +168,5 @@ async def test_a_witness_that_says_no_and_then_yes_is_accused() -> None:
 async def test_a_grant_for_another_request_is_not_shown_to_any_witness() -> None:
     of, other = witnessed_lease(), witnessed_lease(1)
     with pytest.raises(PeerFault) as caught:
-        await Asking().witnesses.gather(of[0].raw, other[1].request)
+        await Asking().witnesses.gather(OWNERS_PEER, of[0].raw, other[1].request)
     assert caught.value.rule == "grant.lease"
