@@ -111,7 +111,8 @@ class Author:
     def _check_uncontradicted(self, draft: Draft, body: Body) -> None:
         """Raises LocalFault if a peer that has our feed could prove an offence by this entry."""
         unsigned = Entry(draft=draft, signature=Signature(bytes(64)))
-        if contradictions_with(self._held.records, self._held.state, unsigned, body):
+        found = contradictions_with(self._held.records, self._held.state, unsigned, body)
+        if next(found, None) is not None:
             raise self_accusing("what we have signed before")
 
     def _sealed(self, draft: Draft) -> Entry:

@@ -245,7 +245,7 @@ class Ledger:
     def ingest_run(self, entries: Iterable[Entry]) -> RunTaken:
         """As `ingest`, of several one after the other, which are written together where they can.
 
-        The first that breaks a rule, or is a conflict, ends it; those before it are kept.
+        The first that breaks a rule, or is dear (see RunTaken), ends it; those before it are kept.
         """
         ours = self._held.head(self.feed)
         done = self._intake.take(entries)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from msgspec import UNSET
 
 from ledger.admission import UNPACED, Admission, Pace
-from ledger.bodies import GRANT, RELEASE
 from ledger.entry import Entry
 from ledger.frontier import Frontier, HeadItem, head_key, proof_id, proof_key
 from ledger.ledger import Ledger, RunTaken, Taken
@@ -159,6 +158,7 @@ class Session:
                 # An honest peer's may be MISSING its predecessor: of long branches we keep a part.
                 for entry, taken in zip(effect.entries, done.taken, strict=False):
                     self._note(entry, taken)
+                self._may_accuse |= done.is_dear
                 return done
 
     def _trusts(self, entries: tuple[Entry, ...]) -> bool:
@@ -176,8 +176,6 @@ class Session:
         if taken is Taken.NEW or taken is Taken.CONFLICT:
             self._changed[entry.feed] = None
             self.has_learned = True
-            is_turn = entry.header.kind in (GRANT, RELEASE)
-            self._may_accuse |= is_turn or taken is Taken.CONFLICT
 
     def settle(self) -> None:
         """Lets the frontier know what was done."""
