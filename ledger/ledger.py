@@ -316,7 +316,7 @@ class Ledger:
         self._held.reload()
 
     def flush(self) -> None:
-        """Everything taken so far is on the disk on return."""
+        """Everything taken so far is on the disk on return. LocalFault if a write failed."""
         self._held.write({}, sync=True)
 
     def load(self) -> None:
