@@ -100,6 +100,14 @@ class Ledger:
             feed, first, min(stop, 0 if head is None else head.seq + 1)
         )
 
+    def places(self, feed: PublicKey, first: int, stop: int) -> tuple[list[Entry], list[Entry]]:
+        """The main chain from `first` up to `stop`: entries, and stubs where a body is gone."""
+        head = self._held.head(feed)
+        stop = min(stop, 0 if head is None else head.seq + 1)
+        bodies = self._records.bodies_between(feed, first, stop)
+        entries = [self._records.read(raw) for raw in bodies]
+        return entries, list(self._records.stubs_between(feed, first, stop))
+
     def stub(self, feed: PublicKey, seq: int) -> Entry | None:
         """What is left of the main chain's entry at this place, if its body was dropped."""
         return self._records.stub(feed, seq)
