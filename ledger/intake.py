@@ -140,14 +140,19 @@ class Intake:
         if not isinstance(body, Statement):
             return stands_alone(body)
         account = (feed, body.peer, body.money, is_answer(body))
-        last = halves.get(account) or self._last_half(account)
+        last = [halves[account]] if account in halves else self._last_halves(account)
         halves[account] = body
-        return last is None or (last.ctr < body.ctr and not contradicts(last, body))
+        # Of several with the highest counter each may contradict it otherwise.
+        return not last or (
+            len(last) == 1 and last[0].ctr < body.ctr and not contradicts(last[0], body)
+        )
 
-    def _last_half(self, account: Account) -> Statement | None:
+    def _last_halves(self, account: Account) -> list[Statement]:
+        """Those of the highest counter, as far as to see whether it is one: two at most."""
         author, peer, money, answers = account
-        half = self._held.state.last_half(author, peer, money=money, is_answer=answers)
-        return None if half is None else half.statement
+        halves = self._held.state.halves(author, peer, money=money, is_answer=answers)[-2:]
+        last = [half.statement for half in halves]
+        return last[-1:] if last and last[0].ctr < last[-1].ctr else last
 
     def _sealed(self, run: list[Read]) -> list[Read]:
         """The first of these, as far as their signatures hold."""
