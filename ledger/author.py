@@ -46,6 +46,7 @@ class Author:
         draft, read = self._judged(body, now, self._held.head(self._feed))
         self._held.begin_step()
         self._guard.reserve(draft)
+        self._held.end_step()
         return self._commit(draft, read)
 
     def append_all(self, bodies: Sequence[Body], now: Millis) -> list[Entry]:
@@ -59,23 +60,25 @@ class Author:
         written: list[Entry] = []
         shown = 0
         batch: dict[bytes, bytes] = {}
-        try:
-            for body in bodies:
-                if not _is_judged_by_state(body):
-                    # It is held against entries in the store, so these must be there.
-                    self._show(written[shown:], batch)
-                    shown, batch = len(written), {}
+        for body in bodies:
+            if not _is_judged_by_state(body):
+                # It is held against entries in the store, so these must be there.
+                self._show(written[shown:], batch)
+                shown, batch = len(written), {}
+            try:
                 draft, read = self._judged(body, now, after)
-                entry = self._sealed(draft)
-                put_entry(batch, entry, read, is_main=True)
-                put_answer(batch, entry, read)
-                # The next is judged by what this one adds up to; should the write fail, we are not
-                # whole, and must be opened again anyway.
-                self._held.state.add(entry, read)
-                written.append(entry)
-                after = link_of(draft)
-        finally:
-            self._show(written[shown:], batch)
+            except (PeerFault, LocalFault):
+                self._show(written[shown:], batch)
+                raise
+            entry = self._sealed(draft)
+            put_entry(batch, entry, read, is_main=True)
+            put_answer(batch, entry, read)
+            # The next is judged by what this one adds up to; should the write fail, we are not
+            # whole, and must be opened again anyway.
+            self._held.state.add(entry, read)
+            written.append(entry)
+            after = link_of(draft)
+        self._show(written[shown:], batch)
         return written
 
     def _show(self, written: list[Entry], batch: dict[bytes, bytes]) -> None:
@@ -116,7 +119,8 @@ class Author:
     def _check_uncontradicted(self, draft: Draft, body: Body) -> None:
         """Raises LocalFault if a peer that has our feed could prove an offence by this entry."""
         unsigned = Entry(draft=draft, signature=Signature(bytes(64)))
-        if contradictions_with(self._held.records, self._held.state, unsigned, body):
+        found = contradictions_with(self._held.records, self._held.state, unsigned, body)
+        if next(found, None) is not None:
             raise self_accusing("what we have signed before")
 
     def _sealed(self, draft: Draft) -> Entry:

@@ -20,7 +20,7 @@ from ledger.continuity_bodies import (
 )
 from ledger.entry import Entry
 from ledger.units_chain import turns_of
-from protocol.units import Millis
+from protocol.units import Digest, Millis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,18 +49,14 @@ def unit_rows(entry: Entry, body: Body | None) -> list[UnitRow]:
 
 def account_row(entry: Entry, body: Body | None) -> AccountRow | None:
     """What a checkpoint says of the entry's account, if that has not grown since."""
-    if not isinstance(body, Statement):
-        return None
-    side: Side = 0 if body.half is UNSET else 1
+    return row_of_half(body, entry.seq, entry.id) if isinstance(body, Statement) else None
+
+
+def row_of_half(said: Statement, seq: int, entry_id: Digest) -> AccountRow:
+    """What a checkpoint says of the half that stands there."""
+    side: Side = 0 if said.half is UNSET else 1
     return AccountRow(
-        body.peer,
-        body.money,
-        side,
-        body.ctr,
-        entry.seq,
-        entry.id,
-        body.used_ms,
-        body.amount_micro,
+        said.peer, said.money, side, said.ctr, seq, entry_id, said.used_ms, said.amount_micro
     )
 
 

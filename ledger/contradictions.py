@@ -3,31 +3,35 @@
 Reads, never writes. Forks are found in `ledger.offences`, by place.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
 from msgspec import UNSET
 
 from ledger.bodies import Accept, Body, Grant, Release, Statement, read_body
 from ledger.capability_bodies import Capacity
-from ledger.checkpoints import is_contradicted
+from ledger.checkpoints import is_contradicted, row_of_half
 from ledger.continuity_bodies import (
     AccountRow,
     Checkpoint,
     account_key,
     covers,
-    row_keys,
     unit_key,
 )
 from ledger.entry import Entry
 from ledger.entry_evidence import (
-    aliases,
+    alias_key,
+    false_account_key,
+    false_checkpoint_key,
     prove_alias,
     prove_false_account,
     prove_false_checkpoint,
     prove_two_verdicts,
+    two_verdicts_key,
 )
-from ledger.fold import State
-from ledger.message_evidence import prove_cosigned_twice
+from ledger.fold import Half, State
+from ledger.judging import Found
+from ledger.message_evidence import cosigned_twice_key, prove_cosigned_twice
 from ledger.offences import turns_with
 from ledger.records import Records
 from ledger.statements import contradicts, is_answer
@@ -35,10 +39,13 @@ from ledger.witness_bodies import Probe, cosigns_in
 from protocol.codec import encode
 from protocol.units import Digest
 
+Place = tuple[int, Digest]
+"""Where an entry stands in its feed, and its id."""
+
 
 def contradictions_with(
     records: Records, state: State, entry: Entry, body: Body | None
-) -> list[bytes]:
+) -> Iterator[Found]:
     """Evidence against the entry's author, or the witnesses that it shows to have signed twice.
 
     The entry may be stored and folded or not.
@@ -49,17 +56,17 @@ def contradictions_with(
         case Grant() | Release():
             return turns_with(records, entry, body)
         case Statement():
-            return list(_accounts_with(records, state, entry, body))
+            return _accounts_with(records, state, entry, body)
         case Capacity():
-            return list(_aliases_with(records, state, entry, body))
+            return _aliases_with(records, state, entry, body)
         case Probe():
-            return list(_verdicts_with(records, state, entry, body))
+            return _verdicts_with(records, state, entry, body)
         case Accept():
-            return list(_cosigns_with(state, body))
+            return _cosigns_with(state, body)
         case Checkpoint():
-            return list(_checkpoint_with(records, state, entry, body))
+            return _checkpoint_with(records, state, entry, body)
         case _:
-            return []
+            return iter(())
 
 
 def stands_alone(body: Body | None) -> bool:
@@ -71,45 +78,53 @@ def stands_alone(body: Body | None) -> bool:
 
 def _accounts_with(
     records: Records, state: State, entry: Entry, body: Statement
-) -> Iterator[bytes]:
+) -> Iterator[Found]:
     """A half is held to its neighbours: whatever falls anywhere falls between two of these."""
     halves = state.halves(entry.feed, body.peer, money=body.money, is_answer=is_answer(body))
-    others = [half for half in halves if half.id != entry.id]
-    below = [half for half in others if half.statement.ctr < body.ctr]
-    same = [half for half in others if half.statement.ctr == body.ctr]
-    above = [half for half in others if half.statement.ctr > body.ctr]
-    # Halves with one counter may differ, so all that have the nearest one are neighbours.
-    near_below = [half for half in below if half.statement.ctr == below[-1].statement.ctr]
-    near_above = [half for half in above if half.statement.ctr == above[0].statement.ctr]
-    for half in (*near_below, *same, *near_above):
+    for half in _near(halves, body.ctr):
+        said = half.statement
+        lower, higher = (said, body) if said.ctr < body.ctr else (body, said)
+        # The fold says what each half says, so only those that are evidence are read.
+        if half.id == entry.id or not contradicts(lower, higher):
+            continue
         other = records.find(half.id)
         assert other is not None
-        pair = [(body.ctr, entry.draft.hdr, entry), (half.statement.ctr, other.draft.hdr, other)]
+        pair = [(body.ctr, entry.draft.hdr, entry), (said.ctr, other.draft.hdr, other)]
         (_, _, first), (_, _, second) = sorted(pair, key=lambda each: each[:2])
-        if _contradict(first, second):
-            yield prove_false_account(first, second)
+        raw = prove_false_account(first, second)
+        yield Found(offender=entry.feed, key=false_account_key(higher), raw=raw)
 
 
-def _contradict(first: Entry, second: Entry) -> bool:
-    one, other = read_body(first.draft), read_body(second.draft)
-    assert isinstance(one, Statement)
-    assert isinstance(other, Statement)
-    return contradicts(one, other)
+def _near(halves: list[Half], ctr: int) -> list[Half]:
+    """Those with this counter, with the nearest one below, and with the nearest one above.
+
+    Halves with one counter may differ, so all that have it are neighbours.
+    """
+    first, stop = bisect_left(halves, ctr, key=_ctr), bisect_right(halves, ctr, key=_ctr)
+    if first > 0:
+        first = bisect_left(halves, _ctr(halves[first - 1]), key=_ctr)
+    if stop < len(halves):
+        stop = bisect_right(halves, _ctr(halves[stop]), key=_ctr)
+    return halves[first:stop]
 
 
-def _aliases_with(records: Records, state: State, entry: Entry, body: Capacity) -> Iterator[bytes]:
-    ids = [
-        named
-        for each in body.units
-        for named, unit in state.units_of_device(entry.feed, each.fingerprint).items()
-        if unit != each.unit
-    ]
-    for other in _found(records, ids):
-        if other.id != entry.id and aliases(read_body(other.draft), body):
-            yield prove_alias(entry, other)
+def _ctr(half: Half) -> int:
+    return half.statement.ctr
 
 
-def _verdicts_with(records: Records, state: State, entry: Entry, body: Probe) -> Iterator[bytes]:
+def _aliases_with(records: Records, state: State, entry: Entry, body: Capacity) -> Iterator[Found]:
+    shared: dict[Digest, bytes] = {}
+    """The least device to which another entry and this one give two units, by that entry."""
+    for each in sorted(body.units, key=lambda each: each.fingerprint):
+        for named, unit in state.units_of_device(entry.feed, each.fingerprint).items():
+            if unit != each.unit and named != entry.id:
+                shared.setdefault(named, each.fingerprint)
+    for other in _found(records, shared):
+        key = alias_key(shared[other.id])
+        yield Found(offender=entry.feed, key=key, raw=prove_alias(entry, other))
+
+
+def _verdicts_with(records: Records, state: State, entry: Entry, body: Probe) -> Iterator[Found]:
     found = state.probes(Digest(body.lease), body.period)
     ids = [
         probe
@@ -117,60 +132,88 @@ def _verdicts_with(records: Records, state: State, entry: Entry, body: Probe) ->
         if said.witness == entry.feed and said.verdict != body.verdict
     ]
     for other in _found(records, ids):
-        yield prove_two_verdicts(entry, other)
+        raw = prove_two_verdicts(entry, other)
+        yield Found(offender=entry.feed, key=two_verdicts_key(body), raw=raw)
 
 
-def _cosigns_with(state: State, body: Accept) -> Iterator[bytes]:
+def _cosigns_with(state: State, body: Accept) -> Iterator[Found]:
     if body.cosigned is UNSET:
         return
     for witness, said, by in cosigns_in(body.cosigned, Digest(body.grant)):
+        signed = encode(said), by
         for other, other_by in state.cosigns(witness, said.owner, said.unit, said.ctr):
             if other.grant != said.grant:
-                signed = (encode(said), by), (encode(other), other_by)
-                yield prove_cosigned_twice(witness, *signed)
+                raw = prove_cosigned_twice(witness, signed, (encode(other), other_by))
+                yield Found(offender=witness, key=cosigned_twice_key(said), raw=raw)
 
 
 def _checkpoint_with(
     records: Records, state: State, entry: Entry, body: Checkpoint
-) -> Iterator[bytes]:
-    """The entries that rows name, those that rows should name, and the last one covered."""
+) -> Iterator[Found]:
+    """What is wrong in one checkpoint is one offence, so one entry is shown: the first by place."""
+    lies = [
+        *_lies_near(records, entry, body),
+        *_lies_of_units(records, state, entry, body),
+        *_lies_of_accounts(state, entry, body),
+    ]
+    for other in _found(records, [min(lies)[1]] if lies else []):
+        raw = prove_false_checkpoint(entry, other)
+        yield Found(offender=entry.feed, key=false_checkpoint_key(entry), raw=raw)
+
+
+def _lies_near(records: Records, entry: Entry, body: Checkpoint) -> list[Place]:
+    """Of the entries that rows name, the next ones of their units, and the last one covered."""
     feed = entry.feed
     places = [body.upto, *(row.seq for row in body.units), *(row.seq for row in body.accounts)]
     near = [other for place in dict.fromkeys(places) for other in records.at(feed, place)]
-    ids: list[Digest] = []
     for row in body.units:
         near += records.turns(feed, row.unit, row.ctr)
         near += records.turns(feed, row.unit, row.ctr + 1)
-    told = [row.unit for row in body.units]
-    for unit in state.units_of(feed):
-        if covers(body, unit_key(unit)) and unit not in told:
-            near += records.turns(feed, unit, 0)
-    for account in body.accounts:
-        ids += _halves_from(state, entry, account)
-    ids += _left_out(state, entry, body)
-    near += _found(records, ids)
-    for other in {one.id: one for one in near}.values():
-        if other.id != entry.id and is_contradicted(body, other, read_body(other.draft)):
-            yield prove_false_checkpoint(entry, other)
+    return _lies_among(near, entry, body)
 
 
-def _halves_from(state: State, entry: Entry, row: AccountRow) -> list[Digest]:
-    """The halves of this row's counter, and those of the next one."""
-    halves = state.halves(entry.feed, row.peer, money=row.money, is_answer=row.side == 1)
-    later = [half for half in halves if half.statement.ctr > row.ctr]
-    next_ctr = later[0].statement.ctr if later else row.ctr
-    return [half.id for half in halves if half.statement.ctr in (row.ctr, next_ctr)]
+def _lies_of_units(
+    records: Records, state: State, entry: Entry, body: Checkpoint
+) -> Iterator[Place]:
+    """Of the units for which the checkpoint should have a row and has none."""
+    told = dict.fromkeys(row.unit for row in body.units)
+    for unit in state.units_of(entry.feed):
+        if unit in told or not covers(body, unit_key(unit)):
+            continue
+        newest = state.turn(entry.feed, unit)
+        if newest is not None and newest.seq <= body.upto:
+            yield newest.seq, newest.id
+        else:
+            yield from _lies_among(records.turns(entry.feed, unit, 0), entry, body)
 
 
-def _left_out(state: State, entry: Entry, body: Checkpoint) -> list[Digest]:
-    """The first halves of accounts for which the checkpoint should have a row and has none."""
-    told = list(row_keys(body))
-    ids: list[Digest] = []
+def _lies_among(found: list[Entry], entry: Entry, body: Checkpoint) -> list[Place]:
+    return [
+        (other.seq, other.id)
+        for other in {one.id: one for one in found}.values()
+        if other.id != entry.id and is_contradicted(body, other, read_body(other.draft))
+    ]
+
+
+def _lies_of_accounts(state: State, entry: Entry, body: Checkpoint) -> Iterator[Place]:
+    """Of the halves behind what the rows say, and of accounts that have none and should.
+
+    The fold says what each half says, so none is read.
+    """
+    rows: dict[bytes, AccountRow] = {
+        account_key(row.peer, row.money, row.side): row for row in body.accounts
+    }
     for author, peer, money, answers in state.accounts_of(entry.feed):
         key = account_key(peer, money, 1 if answers else 0)
-        if covers(body, key) and key not in told:
-            ids.append(state.halves(author, peer, money=money, is_answer=answers)[0].id)
-    return ids
+        if not covers(body, key):
+            continue
+        row = rows.get(key)
+        halves = state.halves(author, peer, money=money, is_answer=answers)
+        first = 0 if row is None else bisect_left(halves, row.ctr, key=_ctr)
+        for half in halves[first:]:
+            is_below = half.seq <= body.upto
+            if is_below and row_of_half(half.statement, half.seq, half.id) != row:
+                yield half.seq, half.id
 
 
 def _found(records: Records, ids: Iterable[Digest]) -> list[Entry]:

@@ -92,8 +92,12 @@ def _false_account(one: Judged, other: Judged) -> Offence:
         raise void("in the wrong order")
     if not contradicts(first, second):
         raise void("of two accounts, or the one goes on from the other")
-    key = FALSE_ACCOUNT + account_topic(second) + number(second.ctr)
-    return Offence(rule="A10", offender=one.feed, key=key)
+    return Offence(rule="A10", offender=one.feed, key=false_account_key(second))
+
+
+def false_account_key(second: Statement) -> bytes:
+    """Names an A10 by the half with the higher counter."""
+    return FALSE_ACCOUNT + account_topic(second) + number(second.ctr)
 
 
 def _alias(one: Judged, other: Judged) -> Offence:
@@ -102,7 +106,12 @@ def _alias(one: Judged, other: Judged) -> Offence:
     shared = aliases(one.body, other.body)
     if not shared:
         raise void("no device under two names")
-    return Offence(rule="A12", offender=one.feed, key=ALIAS + shared[0])
+    return Offence(rule="A12", offender=one.feed, key=alias_key(shared[0]))
+
+
+def alias_key(fingerprint: bytes) -> bytes:
+    """Names an A12 by the least device that has two names."""
+    return ALIAS + fingerprint
 
 
 def aliases(one: Body | None, other: Body | None) -> list[bytes]:
@@ -127,8 +136,12 @@ def _two_verdicts(one: Judged, other: Judged) -> Offence:
         raise void("of two periods")
     if first.verdict == second.verdict:
         raise void("they agree")
-    key = TWO_VERDICTS + first.lease + number(first.period)
-    return Offence(rule="A14", offender=one.feed, key=key)
+    return Offence(rule="A14", offender=one.feed, key=two_verdicts_key(first))
+
+
+def two_verdicts_key(probe: Probe) -> bytes:
+    """Names an A14."""
+    return TWO_VERDICTS + probe.lease + number(probe.period)
 
 
 def _false_checkpoint(one: Judged, other: Judged) -> Offence:
@@ -136,8 +149,12 @@ def _false_checkpoint(one: Judged, other: Judged) -> Offence:
         raise void("not a checkpoint")
     if not is_contradicted(one.body, other.entry, other.body):
         raise void("it says what the entry says, or nothing of it")
-    key = FALSE_CHECKPOINT + number(one.entry.seq)
-    return Offence(rule="A15", offender=one.feed, key=key)
+    return Offence(rule="A15", offender=one.feed, key=false_checkpoint_key(one.entry))
+
+
+def false_checkpoint_key(checkpoint: Entry) -> bytes:
+    """Names an A15."""
+    return FALSE_CHECKPOINT + number(checkpoint.seq)
 
 
 def check_wrong_answer(raw: bytes, net: NetId) -> Offence:

@@ -74,7 +74,9 @@ def fork_stamp(ledger: Ledger, feed: PublicKey, held: int, fork: int) -> bytes:
     replicas that keep different ones of too many agree all the same.
     """
     last = b"" if held == 0 else id_at(ledger, feed, held - 1) or b""
-    ids = sorted(entry.id for entry in tail(ledger, feed, fork))
+    # Whose body was dropped is known all the same, and asking for it would bring nothing.
+    _, stubs = ledger.places(feed, fork, _stop(fork))
+    ids = sorted(entry.id for entry in (*tail(ledger, feed, fork), *stubs))
     if len(ids) > CONFLICTS_MAX:
         ids = []
         last += b"full"
@@ -92,12 +94,17 @@ def id_at(ledger: Ledger, feed: PublicKey, seq: int) -> Digest | None:
 def tail(ledger: Ledger, feed: PublicKey, first: int) -> list[Entry]:
     """The entries of all branches of a forked feed from this place on, by place, then id.
 
-    Only so far that the main chain's alone are too many, should the fork be in FORK_WINDOW.
+    Those whose bodies are here.
     """
-    stop = first + FORK_WINDOW + CONFLICTS_MAX + 1
-    main = [read_entry(raw, ledger.net) for raw in ledger.entries(feed, first, stop)]
+    stop = _stop(first)
+    main, _ = ledger.places(feed, first, stop)
     rest = [entry for entry in ledger.conflicts(feed) if first <= entry.seq < stop]
     return sorted(main + rest, key=lambda entry: (entry.seq, entry.id))
+
+
+def _stop(first: int) -> int:
+    """So far that the main chain's alone are too many, should the fork be in FORK_WINDOW."""
+    return first + FORK_WINDOW + CONFLICTS_MAX + 1
 
 
 class Frontier:

@@ -34,11 +34,6 @@ class Holdings:
         self.accused: list[bytes] = []
         """The keys of the evidence written so far."""
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether every write so far is known to have been done."""
-        return self._is_whole
-
     def head(self, feed: PublicKey) -> Link | None:
         """The end of the feed's main chain."""
         return self._heads.get(feed)
@@ -61,7 +56,8 @@ class Holdings:
         self._is_whole = True
 
     def write(self, batch: Batch, *, sync: bool) -> None:
-        """Into the store. Raises as `Store.write`."""
+        """Into the store. Raises LocalFault after a write that failed, and as `Store.write`."""
+        self.check_whole()
         self.begin_step()
         self._store.write(batch, sync=sync)
         self.end_step()

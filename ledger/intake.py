@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ledger.bodies import Body, Statement, read_body
+from ledger.continuity_bodies import Checkpoint
 from ledger.contradictions import contradictions_with, stands_alone
 from ledger.entry import Entry, Header, Link, check_link, check_place, check_seal, link_of
 from ledger.evidence import check
 from ledger.fold import Account
 from ledger.holdings import Holdings
-from ledger.judging import Offence
+from ledger.judging import Found, Offence
 from ledger.limits import CONFLICTS_MAX
-from ledger.offences import batch_of_evidence, forks_with
+from ledger.offences import forks_with, news_in
 from ledger.records import put_answer, put_entry, put_head
 from ledger.statements import contradicts, is_answer
 from ledger.validity import check_body
@@ -38,12 +39,15 @@ class RunTaken:
     """What became of entries that were handed in together."""
 
     taken: tuple[Taken, ...]
-    """Of each, up to the first that was refused or, itself included, a conflict: of such each
-    costs as much as a hundred others, and whoever runs us may want to wait. Those after it were
-    not looked at.
+    """Of each, up to the first that was refused or, itself included, dear. Those after it were not
+    looked at.
     """
     fault: PeerFault | None
     """Why an entry was refused."""
+    is_dear: bool
+    """Whether the last one taken is a conflict, has given evidence or is a CHECKPOINT: of such each
+    costs as much as a hundred others, and whoever runs us may want to wait.
+    """
 
 
 Read = tuple[Entry, Body | None]
@@ -66,16 +70,18 @@ class Intake:
         self._held.check_whole()
         left = list(entries)
         taken: list[Taken] = []
-        fault = None
+        fault, is_dear = None, False
         try:
-            while left and Taken.CONFLICT not in taken[-1:]:
+            while left and not is_dear:
                 plain = self._keep_plain(left)
                 taken += [Taken.NEW] * plain
-                taken += [self._take(entry) for entry in left[plain : plain + 1]]
+                for entry in left[plain : plain + 1]:
+                    done, is_dear = self._take(entry)
+                    taken.append(done)
                 left = left[plain + 1 :]
         except PeerFault as refusal:
             fault = refusal
-        return RunTaken(taken=tuple(taken), fault=fault)
+        return RunTaken(taken=tuple(taken), fault=fault, is_dear=is_dear)
 
     def _keep_plain(self, entries: list[Entry]) -> int:
         """Keeps the first of these, as far as all just follow, hold, and contradict nothing.
@@ -134,14 +140,19 @@ class Intake:
         if not isinstance(body, Statement):
             return stands_alone(body)
         account = (feed, body.peer, body.money, is_answer(body))
-        last = halves.get(account) or self._last_half(account)
+        last = [halves[account]] if account in halves else self._last_halves(account)
         halves[account] = body
-        return last is None or (last.ctr < body.ctr and not contradicts(last, body))
+        # Of several with the highest counter each may contradict it otherwise.
+        return not last or (
+            len(last) == 1 and last[0].ctr < body.ctr and not contradicts(last[0], body)
+        )
 
-    def _last_half(self, account: Account) -> Statement | None:
+    def _last_halves(self, account: Account) -> list[Statement]:
+        """Those of the highest counter, as far as to see whether it is one: two at most."""
         author, peer, money, answers = account
-        half = self._held.state.last_half(author, peer, money=money, is_answer=answers)
-        return None if half is None else half.statement
+        halves = self._held.state.halves(author, peer, money=money, is_answer=answers)[-2:]
+        last = [half.statement for half in halves]
+        return last[-1:] if last and last[0].ctr < last[-1].ctr else last
 
     def _sealed(self, run: list[Read]) -> list[Read]:
         """The first of these, as far as their signatures hold."""
@@ -163,11 +174,12 @@ class Intake:
                 return run[:place]
         return run
 
-    def _take(self, entry: Entry) -> Taken:
+    def _take(self, entry: Entry) -> tuple[Taken, bool]:
+        """What became of it, and whether that was dear."""
         header = entry.header
         check_place(header)
         if (early := self._judge_place(entry)) is not None:
-            return early
+            return early, False
         check_seal(entry, self._held.net)
         body = read_body(entry.draft)
         check_body(body, header, self._held.net)
@@ -197,14 +209,17 @@ class Intake:
         main = None if seq < 0 else records.entry(feed, seq) or records.stub(feed, seq)
         return [] if main is None else [main]
 
-    def _keep(self, entry: Entry, body: Body | None) -> Taken:
+    def _keep(self, entry: Entry, body: Body | None) -> tuple[Taken, bool]:
         feed, records = entry.feed, self._held.records
         is_main, is_ours = _is_next(entry.header, self._held.head(feed)), feed == self._feed
-        proofs = contradictions_with(records, self._held.state, entry, body)
+        found = list(contradictions_with(records, self._held.state, entry, body))
         if not is_main or self._held.state.fork_of(feed) is not None:
-            proofs += forks_with(records, entry)
+            found += forks_with(records, entry)
         is_kept = is_main or len(records.conflicts(feed)) < CONFLICTS_MAX
-        batch = batch_of_evidence(records, proofs)
+        news = news_in(records, found)
+        for one in news.values():
+            check(one.raw, self._held.net)
+        batch = {key: one.raw for key, one in news.items()}
         is_grave = bool(batch)
         if is_kept:
             put_entry(batch, entry, body, is_main=is_main)
@@ -220,16 +235,18 @@ class Intake:
             self._held.move_head(feed, link_of(entry.draft))
         if is_kept:
             self._held.state.add(entry, body)
-        self._held.learn_forks(proofs)
-        return Taken.NEW if is_main else Taken.CONFLICT
+        self._held.learn_forks([one.raw for one in news.values() if one.fork is not None])
+        is_dear = bool(found) or not is_main or isinstance(body, Checkpoint)
+        return (Taken.NEW if is_main else Taken.CONFLICT), is_dear
 
     def accuse(self, raw: bytes) -> Offence:
         """See Ledger.accuse."""
         self._held.check_whole()
         offence = check(raw, self._held.net)
-        batch = batch_of_evidence(self._held.records, [raw])
-        if batch:
-            self._held.write_grave(batch)
+        found = Found(offender=offence.offender, key=offence.key, raw=raw, fork=offence.seq)
+        news = news_in(self._held.records, [found])
+        if news:
+            self._held.write_grave(dict.fromkeys(news, raw))
         self._held.learn_forks([raw])
         return offence
 

@@ -38,6 +38,23 @@ class Offence:
     """Where the feed forks; None for other offences."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Evidence that was made here: what it is of was judged, so what it proves is known."""
+
+    offender: PublicKey
+    key: bytes
+    """That of the offence."""
+    raw: bytes
+    fork: int | None = None
+    """Where the feed forks; None for other offences."""
+
+    @property
+    def order(self) -> tuple[int, bytes]:
+        """Of the evidence for one offence the least is kept."""
+        return (0 if self.fork is None else self.fork, self.raw)
+
+
 class Judged(Struct, frozen=True, kw_only=True, gc=False):
     """An entry whose seal and body hash hold, and what it says."""
 

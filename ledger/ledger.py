@@ -100,6 +100,14 @@ class Ledger:
             feed, first, min(stop, 0 if head is None else head.seq + 1)
         )
 
+    def places(self, feed: PublicKey, first: int, stop: int) -> tuple[list[Entry], list[Entry]]:
+        """The main chain from `first` up to `stop`: entries, and stubs where a body is gone."""
+        head = self._held.head(feed)
+        stop = min(stop, 0 if head is None else head.seq + 1)
+        bodies = self._records.bodies_between(feed, first, stop)
+        entries = [self._records.read(raw) for raw in bodies]
+        return entries, list(self._records.stubs_between(feed, first, stop))
+
     def stub(self, feed: PublicKey, seq: int) -> Entry | None:
         """What is left of the main chain's entry at this place, if its body was dropped."""
         return self._records.stub(feed, seq)
@@ -252,7 +260,7 @@ class Ledger:
     def ingest_run(self, entries: Iterable[Entry]) -> RunTaken:
         """As `ingest`, of several one after the other, which are written together where they can.
 
-        The first that breaks a rule, or is a conflict, ends it; those before it are kept.
+        The first that breaks a rule, or is dear (see RunTaken), ends it; those before it are kept.
         """
         ours = self._held.head(self.feed)
         done = self._intake.take(entries)
@@ -319,7 +327,7 @@ class Ledger:
         return iter(()) if feed == self.feed else self._held.prune(feed, before_ms)
 
     def flush(self) -> None:
-        """Everything taken so far is on the disk on return."""
+        """Everything taken so far is on the disk on return. LocalFault if a write failed."""
         self._held.write({}, sync=True)
 
     def load(self) -> None:

@@ -90,7 +90,11 @@ FEEDS_MAX: Final = 65_536
 these are for whoever comes; of the rest each peer may bring a few in an hour.
 """
 ITEMS_MAX: Final = 4 * FEEDS_MAX
-"""Heads, or offences, of which one peer may tell in one session."""
+"""Heads, or offences, of which one side tells in one session beside those that it lists: what is
+beyond is for another session.
+"""
+EVIDENCE_TURNS_MAX: Final = 16
+"""Turns of a session in which entries wait for evidence: two thousand proofs."""
 ONLY_MAX: Final = 1_024
 """Feeds to which a light client may narrow a session: 36 kB of a HELLO."""
 SYNC_HELLO_BYTES_MAX: Final = ONLY_MAX * 34 + 4_096

@@ -142,8 +142,12 @@ def check_two_cosigns(raw: bytes, net: NetId) -> Offence:
     )
     if not is_proved:
         raise void("not two grants of one turn, or in the wrong order")
-    key = COSIGNED_TWICE + one.owner + one.unit + number(one.ctr)
-    return Offence(rule="A13", offender=evidence.witness, key=key)
+    return Offence(rule="A13", offender=evidence.witness, key=cosigned_twice_key(one))
+
+
+def cosigned_twice_key(said: Cosign) -> bytes:
+    """Names an A13 by its turn."""
+    return COSIGNED_TWICE + said.owner + said.unit + number(said.ctr)
 
 
 def _cosigned(witness: PublicKey, raw: bytes, by: Signature, net: NetId) -> Cosign:

@@ -127,6 +127,8 @@ class Compare(Generic[T]):
         self._to_split: list[str] = []
         self._to_list: list[str] = []
         self._to_tell: list[T] = []
+        self._given = 0
+        """Of what was to be told."""
         self._differing: list[tuple[T, T]] = []
         if not is_first:
             self._open = dict.fromkeys(("", *NIBBLES))
@@ -183,8 +185,10 @@ class Compare(Generic[T]):
             key = self._key_of(item)
             if not any(key[:size] in self._listed for size in range(PREFIX_MAX + 1)):
                 raise PeerFault("sync.items", "of a range that was not listed")
-            if key in self._told or len(self._told) == ITEMS_MAX:
-                raise PeerFault("sync.items", "told twice, or too many")
+            if key in self._told:
+                raise PeerFault("sync.items", "told twice")
+            if len(self._told) == ITEMS_MAX:
+                break  # Whoever has so much is at no fault; another session finds the rest.
             self._told[key] = None
             if self._ours.get(key) != item:
                 news.append(item)
@@ -210,9 +214,11 @@ class Compare(Generic[T]):
         while self._to_list and room >= LEAF_BYTES + LEAF_MAX * ITEM_BYTES_MAX:
             leaves.append(self._leaf(self._to_list.pop(0)))
             room -= LEAF_BYTES + len(leaves[-1].items) * ITEM_BYTES_MAX
+        del self._to_tell[max(0, ITEMS_MAX - self._given) :]
         while self._to_tell and room >= ITEM_BYTES_MAX:
             others.append(self._to_tell.pop())
             room -= ITEM_BYTES_MAX
+        self._given += len(others)
         part = Part(
             nodes=tuple(nodes) or UNSET,
             leaves=tuple(leaves) or UNSET,

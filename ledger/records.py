@@ -154,6 +154,11 @@ class Records:
         for _, raw in self.store.range(keys.entry(feed, first), keys.entry(feed, stop)):
             yield raw
 
+    def stubs_between(self, feed: PublicKey, first: int, stop: int) -> Iterator[Entry]:
+        """Those of the others of these places: what is left of them."""
+        for _, raw in self.store.range(keys.pruned(feed, first), keys.pruned(feed, stop)):
+            yield self._stub(raw)
+
     def evidence_of(self, offender: PublicKey) -> Iterator[bytes]:
         """The evidence against this one."""
         for _, raw in self._under(keys.EVIDENCE + offender):

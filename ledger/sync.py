@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from msgspec import UNSET
 
 from ledger.admission import UNPACED, Admission, Pace
-from ledger.bodies import GRANT, RELEASE
 from ledger.entry import Entry
 from ledger.frontier import Frontier, HeadItem, head_key, proof_id, proof_key
 from ledger.ledger import Ledger, RunTaken, Taken
 from ledger.limits import (
     COMPARE_BYTES,
+    EVIDENCE_TURNS_MAX,
     INGEST_AT_ONCE,
     PROOFS_BYTES,
     SYNC_HELLO_BYTES_MAX,
@@ -69,6 +69,8 @@ class _Talk:
         self.to_prove: tuple[Digest, ...] = ()
         self.to_serve: tuple[Ask, ...] = ()
         self.to_push: tuple[Ask, ...] = ()
+        self.waited = 0
+        """Turns in which we asked for no entries because of evidence."""
         self.has_heard_all = False
         """Whether the last turn that came was empty."""
         self.has_said_all = False
@@ -159,6 +161,7 @@ class Session:
                 # An honest peer's may be MISSING its predecessor: of long branches we keep a part.
                 for entry, taken in zip(effect.entries, done.taken, strict=False):
                     self._note(entry, taken)
+                self._may_accuse |= done.is_dear
                 return done
 
     def _trusts(self, entries: tuple[Entry, ...]) -> bool:
@@ -176,8 +179,6 @@ class Session:
         if taken is Taken.NEW or taken is Taken.CONFLICT:
             self._changed[entry.feed] = None
             self.has_learned = True
-            is_turn = entry.header.kind in (GRANT, RELEASE)
-            self._may_accuse |= is_turn or taken is Taken.CONFLICT
 
     def settle(self) -> None:
         """Lets the frontier know what was done."""
@@ -283,8 +284,11 @@ class Session:
         accuse = _next_accusations(talk)
         wants: tuple[Want, ...] = ()
         tails: tuple[Tail, ...] = ()
-        if offences != Part() or accuse:
-            # Whoever is known to fork is asked for otherwise, so entries wait for evidence.
+        has_evidence = offences != Part() or bool(accuse)
+        talk.waited += has_evidence
+        if has_evidence and talk.waited <= EVIDENCE_TURNS_MAX:
+            # Whoever is known to fork is asked for otherwise, so entries wait for evidence; but a
+            # peer may have more of it than can be told in a session.
             self._pulls.pause()
         else:
             wants, tails = self._pulls.next_asks()

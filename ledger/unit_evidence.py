@@ -17,6 +17,7 @@ from ledger.judging import (
     read_shape,
     void,
 )
+from ledger.keys import number
 from ledger.units_chain import UnitEntry, breaks_chain, follows, is_sound_alone, turn_in
 from protocol.codec import Id16, Wire, encode
 from protocol.limits import SEAL_BYTES, TICK_BYTES_MAX
@@ -183,5 +184,10 @@ def check_early_release(raw: bytes, net: NetId, *, with_tick: bool) -> Offence:
 
 
 def _of_turn(rule: Rule, family: bytes, turned: _Turned) -> Offence:
-    key = family + turned.turn.unit + turned.turn.ctr.to_bytes(8, "big")
+    key = turn_key(family, turned.turn)
     return Offence(rule=rule, offender=turned.judged.feed, key=key)
+
+
+def turn_key(family: bytes, turn: GrantTurn | ReleaseTurn) -> bytes:
+    """Names an offence of this family by the turn that it is about: of two, the later one."""
+    return family + turn.unit + number(turn.ctr)

@@ -8,7 +8,7 @@ import trio
 
 from ledger.bodies import ACCEPT
 from ledger.entry import Entry
-from ledger.ledger import Ledger, RunTaken, Taken
+from ledger.ledger import Ledger, RunTaken
 from ledger.sync import Accuse, Effect, Session
 from p2pnode.network.frames import FrameReader, write_frame
 from p2pnode.replication.conduct import Conduct
@@ -18,6 +18,8 @@ from protocol.units import PeerId
 TURN_S: Final = 15
 """A peer has our frame judged, and its own sent, within this."""
 
+DEAR_S: Final = 0.03
+"""What is dear is charged as a conflict for each time so long that it took."""
 ACCEPT_BYTES: Final = 512
 """So much of an ACCEPT with cosignatures is charged as an entry: seven signatures of witnesses."""
 
@@ -80,6 +82,7 @@ class Conversation:
         """As much as may be done at once, then a pause; what is left. Raises PeerFault."""
         began_s = trio.current_time()
         done = self.session.perform(effect)
+        spent_s = trio.current_time() - began_s
         if isinstance(effect, Accuse):
             self.conduct.statistics.evidence += 1
             self.on_accused()
@@ -93,7 +96,7 @@ class Conversation:
         await self._pause(cost_of(effect.entries[: len(done.taken)]), began_s)
         if done.fault is not None:
             raise done.fault
-        if Taken.CONFLICT in done.taken:
+        for _ in range(1 + int(spent_s / DEAR_S) if done.is_dear else 0):
             await self.conduct.wait_conflict(self.peer)
         return effect.after(done)
 

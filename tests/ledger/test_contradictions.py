@@ -6,12 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ledger import intake
 from ledger.bodies import Body, Reason
 from ledger.entry import Entry
-from ledger.ledger import Ledger, Taken
+from ledger.evidence import check
+from ledger.judging import Offence
+from ledger.ledger import Ledger, RunTaken, Taken
+from ledger.store import MemoryStore
 from protocol.errors import LocalFault, Unavailable
 from protocol.lease import LeaseRequest
-from protocol.units import Digest
+from protocol.units import Digest, NetId
 from tests.make_evidence import capacity, changed, consent, ended, feed, leased, past, probe
 from tests.make_ledger import (
     HOUR,
@@ -27,6 +31,7 @@ from tests.make_ledger import (
     lease_request,
     ledger,
     sealed,
+    signer,
     statement,
     turn_of,
 )
@@ -111,6 +116,59 @@ def test_a_row_below_what_the_author_has_written_since_is_false() -> None:
     for body in (units_only, accounts_only):
         said = hist.feed.branch().add(body)
         assert rules_after(hist.granted, hist.owed, later, owed, said) == ["A15"]
+
+
+def checks_of(
+    last: Entry, *before: Entry, monkeypatch: pytest.MonkeyPatch
+) -> tuple[RunTaken, list[str]]:
+    """What becomes of the last of these entries, and the rules of the evidence checked for it."""
+    here = ledger(STRANGER)
+    for entry in (Feed(OWNER).open(), *before):
+        assert here.ingest(entry.raw) is Taken.NEW
+    rules: list[str] = []
+
+    def counted(raw: bytes, net: NetId) -> Offence:
+        rules.append((offence := check(raw, net)).rule)
+        return offence
+
+    monkeypatch.setattr(intake, "check", counted)
+    return here.ingest_run([last, Feed(STRANGER).open()]), rules
+
+
+def test_of_many_pairs_that_are_one_offence_one_is_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    by = feed()
+    halves = [by.add(statement(ctr=0, used=1)) for _ in range(40)]
+    owed = [by.add(statement(signer(n), ctr=0)) for n in range(100, 140)]
+    devices = [by.add(capacity()) for _ in range(20)]
+    before = (*halves, *owed, *devices)
+    upto = before[-1]
+    blank = past().checkpoint(upto=upto.seq, upto_id=upto.id, units=(), accounts=())
+    for body, rule in ((statement(ctr=0, used=9), "A10"), (capacity(UNIT2), "A12"), (blank, "A15")):
+        done, checked = checks_of(by.branch().add(body), *before, monkeypatch=monkeypatch)
+        assert checked == [rule]
+        assert done == RunTaken(taken=(Taken.NEW,), fault=None, is_dear=True)
+
+
+def test_a_checkpoint_over_many_accounts_reads_only_what_it_is_shown_false_by() -> None:
+    reads = 0
+
+    class Counted(MemoryStore):
+        def get(self, key: bytes) -> bytes | None:
+            nonlocal reads
+            reads += 1
+            return super().get(key)
+
+    here, by = ledger(STRANGER, store=Counted()), feed()
+    entries = [Feed(OWNER).open(), *(by.add(statement(signer(n), ctr=0)) for n in range(9, 209))]
+    assert here.ingest_run(entries).taken == (Taken.NEW,) * 201
+    last = entries[-1]
+    blank = past().checkpoint(upto=last.seq, upto_id=last.id, units=(), accounts=())
+    reads = 0
+    assert here.ingest(by.add(blank).raw) is Taken.NEW
+    assert [offence.rule for offence in here.offences()] == ["A15"]
+    assert reads < 20
 
 
 class Owner:

@@ -1,5 +1,7 @@
 """Entries of ours that are made durable together, and what a crash leaves of them."""
 
+from contextlib import suppress
+
 import msgspec
 import pytest
 
@@ -10,9 +12,11 @@ from ledger.ledger import Taken
 from ledger.store import MemoryStore
 from protocol.errors import LocalFault, PeerFault
 from protocol.units import Digest
+from tests.make_evidence import capacity
 from tests.make_ledger import (
     OWNER,
     STRANGER,
+    Feed,
     at,
     genesis,
     ledger,
@@ -136,6 +140,44 @@ def test_what_the_guard_does_not_know_is_not_shown() -> None:
     again = ledger(store=store, guard=guard)
     assert len(list(again.entries(again.feed, 0, 99))) == 5
     again.append(statement(ctr=9, used=9), at(0))
+
+
+@pytest.mark.parametrize("is_whole_group", [True, False], ids=["group", "parts"])
+def test_nothing_written_later_undoes_that_a_write_has_failed(is_whole_group: bool) -> None:
+    store, guard = MemoryStore(), FullGuard()
+    mine = ledger(store=store, guard=guard)
+    mine.append(genesis(OWNER), at(0))
+    guard.is_full = True
+    bodies = group() if is_whole_group else [*group(), capacity()]
+    with pytest.raises(LocalFault, match="full"):
+        mine.append_all(bodies, at(0))
+    guard.is_full = False
+    other = Feed(STRANGER).open()
+    for write in (
+        mine.flush,
+        lambda: mine.ingest(other.raw),
+        lambda: mine.append(statement(ctr=9), at(0)),
+    ):
+        with suppress(LocalFault):
+            write()
+    with pytest.raises(LocalFault, match="failed before"):
+        mine.flush()
+    assert len(list(mine.entries(mine.feed, 0, 99))) == 1
+    again = ledger(store=store, guard=guard)
+    assert len(list(again.entries(again.feed, 0, 99))) == 4
+    assert again.verify().broken is None
+
+
+def test_a_store_that_fails_within_a_group_is_not_written_again() -> None:
+    fuse = Fuse(99, after=False)
+    mine = ledger(store=FaultyStore(MemoryStore(), fuse))
+    mine.append(genesis(OWNER), at(0))
+    fuse.left = 1
+    with pytest.raises(Crash):
+        mine.append_all([*group(), capacity()], at(0))
+    assert fuse.left == 0
+    with pytest.raises(LocalFault, match="failed before"):
+        mine.append(statement(ctr=9), at(0))
 
 
 def test_a_store_that_lost_a_group_is_not_continued() -> None:

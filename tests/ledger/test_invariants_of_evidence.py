@@ -117,6 +117,24 @@ def test_i2_two_leases_that_two_renters_hold_are_evidence_where_both_are(
         assert "A4" in {each.rule for each in renter.offences()}
 
 
+@pytest.mark.parametrize("used", range(20, 30))
+def test_a_half_is_held_to_all_with_the_highest_counter(used: int) -> None:
+    feed = Feed(OWNER)
+    entries = [feed.open()]
+    entries += [feed.add(statement(ctr=ctr, used=n)) for ctr, n in ((5, 10), (5, used), (6, 15))]
+    other = Feed(OWNER)
+    other.open()
+    fork = other.add(statement(STRANGER))
+    kept = []
+    # With a known fork no entry is judged as one that only follows.
+    for order in ([*entries, fork], [*entries[:3], fork, entries[3]]):
+        here = opened_ledger(signer(9))
+        take(here, *order)
+        kept.append(here.evidence())
+    assert kept[0] == kept[1]
+    assert len(kept[0]) == 3
+
+
 def forked() -> tuple[Entry, Entry]:
     feed = Feed(OWNER)
     feed.open()

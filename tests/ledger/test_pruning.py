@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from ledger.attested import non_deliveries
 from ledger.bodies import read_body
+from ledger.capability_bodies import Challenge
 from ledger.checkpoints import CheckpointPart
 from ledger.continuity_bodies import Checkpoint
 from ledger.entry import link_of, read_entry
@@ -38,6 +39,7 @@ from tests.make_ledger import (
     signer,
     statement,
 )
+from tests.make_sync import agree, replica
 
 DAY = 24 * HOUR
 
@@ -97,6 +99,27 @@ def test_parts_that_leave_something_out_are_no_checkpoint() -> None:
     assert not is_complete([part(b"", b"b")])
     assert not is_complete([part(b"b", None)])
     assert not is_complete([])
+
+
+@pytest.mark.parametrize("fork", [1, 10, 29])
+def test_a_fork_at_a_pruned_place_leaves_replicas_equal(fork: int) -> None:
+    feed, one, two = Feed(OWNER), replica(50), replica(51)
+    entries, branches = [feed.open()], []
+    for number in range(30):
+        branches.append(feed.branch())
+        entries.append(
+            feed.add(Challenge(claim=Digest(bytes([number]) * 32), seed=Digest(bytes(32))))
+        )
+    blank = Checkpoint(upto=30, upto_id=entries[-1].id, start=b"", units=(), accounts=())
+    entries.append(feed.add(blank))
+    for each in (one, two):
+        each.take(*entries)
+    assert prune(one.ledger, at(10**9)).entries == 30
+    late = branches[fork].add(Challenge(claim=Digest(b"z" * 32), seed=Digest(bytes(32))))
+    two.take(late)
+    assert agree(one, two) <= 2
+    assert one.roots() == two.roots()
+    assert one.ledger.conflicts(OWNER.public) == [late]
 
 
 @settings(max_examples=15)

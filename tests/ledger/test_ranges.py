@@ -1,8 +1,10 @@
 """Two sets compared by fingerprints: what is found, and at what cost."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledger import ranges
 from ledger.frontier import HeadItem, head_key, head_stamp
 from ledger.ranges import Compare, Items, Part
 from ledger.sync_messages import Turn
@@ -68,3 +70,19 @@ def test_a_comparison_finds_all_that_differs_and_nothing_else(
     known = {number: theirs.get(number, 0) for number in range(other_count)}
     differing = [item(n, seq) for n, seq in wanted.items() if known.get(n) != seq]
     assert sorted(news, key=head_key) == sorted(differing, key=head_key)
+
+
+def test_more_than_is_told_in_a_session_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranges, "ITEMS_MAX", 40)
+    ours, theirs = many(100, {}), many(0, {})
+    news, _, _ = compared(ours, theirs)
+    assert len(news) == 40
+    for head in news:
+        theirs.put(head_key(head), head, head_stamp(head))
+    again, _, _ = compared(ours, theirs)
+    assert len({*news, *again}) > 40
+    everything = Part(others=tuple(item(number) for number in range(100)))
+    hearer = Compare(many(0, {}), head_key, is_first=True)
+    hearer.give(65_536)
+    assert len(hearer.take(everything)) == 40
+    assert hearer.take(Part(others=(item(100),))) == []

@@ -34,7 +34,8 @@ def together(here: Ledger, run: list[Entry]) -> list[Taken | str]:
             return [*told, done.fault.rule]
         if not run:
             return told
-        assert done.taken[-1] is Taken.CONFLICT
+        assert done.is_dear
+        assert done.taken[-1] in {Taken.NEW, Taken.CONFLICT}
 
 
 FORGED = [Entry(draft=entry.draft, signature=Signature(bytes(64))) for entry in ENTRIES[1::3]]

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ledger import sync as module
 from ledger.entry import Entry
 from ledger.fork_evidence import prove_fork
 from ledger.limits import CONFLICTS_MAX, WANTS_MAX
@@ -180,16 +181,31 @@ def test_forks_with_more_branches_than_are_kept_end_the_asking_all_the_same() ->
     assert len(one.ledger.conflicts(branches[0][0].feed)) == CONFLICTS_MAX
 
 
-def test_much_evidence_travels_in_several_turns() -> None:
-    one, two = replica(50), replica(51)
-    for n in range(WANTS_MAX + 10):
+def accuse_many(here: Replica, count: int) -> None:
+    """So many forks."""
+    for n in range(count):
         feed = Feed(Signer(n.to_bytes(32, "big")))
         feed.open()
         raw = prove_fork(feed.branch().add(statement(used=1)), feed.branch().add(statement()))
         assert raw is not None
-        one.ledger.accuse(raw)
+        here.ledger.accuse(raw)
+
+
+def test_much_evidence_travels_in_several_turns() -> None:
+    one, two = replica(50), replica(51)
+    accuse_many(one, WANTS_MAX + 10)
     agree(two, one)
     assert two.ledger.evidence() == one.ledger.evidence()
+
+
+def test_entries_do_not_wait_for_all_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "EVIDENCE_TURNS_MAX", 2)
+    one, two = replica(50), replica(51)
+    accuse_many(one, 2 * WANTS_MAX)
+    one.take(*FEED)
+    sync(two, one, cut_after=10)
+    assert {entry.id for entry in FEED} <= {*two.ids()}
+    assert len(two.ledger.evidence()) < 2 * WANTS_MAX
 
 
 def test_large_evidence_leaves_room_for_the_rest() -> None:

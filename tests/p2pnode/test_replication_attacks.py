@@ -9,7 +9,13 @@ from ledger.ranges import Leaf, Node, Part
 from ledger.sync_messages import Run, SyncHello, Turn
 from p2pnode.network.frames import FrameReader, write_frame
 from p2pnode.replication import replication as module
-from p2pnode.replication.conduct import FAULTS_BURST, FAULTS_PER_S
+from p2pnode.replication.conduct import (
+    CONFLICT_ENTRIES,
+    FAULTS_BURST,
+    FAULTS_PER_S,
+    STRANGERS_BURST,
+    STRANGERS_PER_S,
+)
 from p2pnode.replication.conversation import TURN_S
 from p2pnode.replication.replication import PROTOCOL, ROUND_S
 from protocol.codec import encode
@@ -222,3 +228,16 @@ async def test_a_peer_that_leaves_in_the_middle_is_only_unavailable(
     with pytest.raises(Unavailable, match="ended the session"):
         await one.replication.fetch(peer(LIAR), TRUE[0].feed, 1)
     assert one.replication.statistics.refused == {}
+
+
+async def test_entries_that_give_evidence_are_charged_like_conflicts(
+    town: Town, autojump_clock: trio.abc.Clock
+) -> None:
+    one, other, feed = await town.add(), await town.add(), Feed(signer(90))
+    for entry in (feed.open(), *(feed.add(statement(ctr=0, used=n)) for n in range(40))):
+        other.ledger.ingest(entry.raw)
+    for _ in range(STRANGERS_BURST // CONFLICT_ENTRIES):
+        await one.replication._conduct.wait_conflict(other.peer)
+    began = trio.current_time()
+    await one.replication.fetch(other.peer, signer(90).public, 40)
+    assert trio.current_time() - began >= 39 * CONFLICT_ENTRIES / STRANGERS_PER_S - 0.1
