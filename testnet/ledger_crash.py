@@ -13,8 +13,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
@@ -46,7 +46,6 @@ OPENING_S: Final = 0.8
 RUNNING_S: Final = 0.003
 """How much later than its last append at most: a few appends on."""
 PIPE_BYTES: Final = 4_096
-HANGS_S: Final = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +61,8 @@ class CrashPlan:
     """Entries that are made durable together."""
     is_synced: bool = True
     """False: the writer forgets to sync, and a loss of power must show it."""
+    hangs_s: int = 120
+    """A writer that says nothing for so long never will."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,15 +125,18 @@ class _Place:
     def live_and_die(self, dice: random.Random, appends: int) -> None:
         """One life of the author, until it has appended so many, and its end."""
         command = [sys.executable, "-m", "testnet.ledger_author", str(self.home), self.name]
-        with subprocess.Popen(  # noqa: S603
-            [*command, "1" if self.plan.is_synced else "0", str(self.plan.group)],
-            cwd=ROOT,
-            env={} if self.disk is None else self.disk.environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        ) as author:
+        with (
+            subprocess.Popen(  # noqa: S603
+                [*command, "1" if self.plan.is_synced else "0", str(self.plan.group)],
+                cwd=ROOT,
+                env={} if self.disk is None else self.disk.environment(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            ) as author,
+            _killed_after(author),
+        ):
             assert author.stdout is not None
-            raw = _read(author.stdout, appends)
+            raw = _read(author.stdout, appends, hangs_s=self.plan.hangs_s)
             _sleep(dice.uniform(0, RUNNING_S if appends else OPENING_S))
             is_alive = author.poll() is None
             author.kill()
@@ -238,12 +242,24 @@ def _place(home: Path, plan: CrashPlan, toll: Toll, shim: Path | None) -> _Place
     return _Place(home=home, name=home.name, plan=plan, toll=toll, disk=disk)
 
 
-def _read(pipe: IO[bytes], appends: int) -> bytes:
-    """What was said until so many appends were acknowledged, or the author ended."""
+@contextmanager
+def _killed_after(author: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Popen itself waits for the author, also when something has gone wrong."""
+    try:
+        yield
+    finally:
+        author.kill()
+
+
+def _read(pipe: IO[bytes], appends: int, *, hangs_s: int) -> bytes:
+    """What was said until so many appends were acknowledged, or the author ended.
+
+    Raises Broken if it hangs.
+    """
     raw = bytearray()
     seen = 0
     while seen < appends:
-        ready, _, _ = select.select([pipe], [], [], HANGS_S)
+        ready, _, _ = select.select([pipe], [], [], hangs_s)
         check(holds=bool(ready), what=f"the author hangs after {seen} appends")
         piece = os.read(pipe.fileno(), PIPE_BYTES - PIPE_BYTES % RECORD_BYTES)
         if not piece:
