@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -139,17 +141,22 @@ def _serving(
     pipe, theirs = os.pipe()
     pid = os.fork()
     if not pid:
-        code = 1
         try:
             trio.run(_serve, ledger, entries, theirs)
-            code = 0
+            os._exit(0)
         finally:
-            os._exit(code)
+            # A forked copy of the caller must not unwind into the caller's code.
+            traceback.print_exc()
+            os._exit(1)
     os.close(theirs)
-    with os.fdopen(pipe) as lines:
-        port = json.loads(lines.readline())
-        yield port, lambda: tuple(json.loads(lines.readline()))
-    os.waitpid(pid, 0)
+    try:
+        with os.fdopen(pipe) as lines:
+            port = json.loads(lines.readline())
+            yield port, lambda: tuple(json.loads(lines.readline()))
+    finally:
+        # It has ended, or waits for somebody who will not come. Until waited for its id is its own.
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
 
 async def _serve(ledger: Ledger, entries: list[Entry], pipe: int) -> None:

@@ -75,6 +75,33 @@ def test_an_attack_that_there_is_not_is_refused() -> None:
     assert "there is no attack none" in done.stderr
 
 
+RAISES = """
+import os
+from testnet.bench.feeds import READER, feed, open_at
+from testnet.bench.ledger_sync import _serving
+from ledger.store import MemoryStore
+
+try:
+    with _serving(open_at(MemoryStore(), READER), feed(3, 2)):
+        raise KeyError
+except KeyError:
+    pass
+try:
+    os.waitpid(-1, os.WNOHANG)
+except ChildProcessError:
+    print("nobody is left")
+"""
+
+
+@pytest.mark.live
+def test_who_serves_is_gone_also_if_the_measurement_fails() -> None:
+    # In a process of its own, because it forks.
+    done = subprocess.run(
+        [sys.executable, "-c", RAISES], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert done.stdout == "nobody is left\n", done.stderr
+
+
 def test_a_change_counts_as_known_when_a_later_one_of_its_owner_is() -> None:
     changes = [
         Change(owner=0, ask_micro=10, posted_ms=1_000),
