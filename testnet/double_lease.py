@@ -19,7 +19,7 @@ from p2pnode.cli.client import get, post
 from p2pnode.clock import SystemClock
 from p2pnode.jobs.jobfile import ENDED
 from protocol.errors import LocalFault
-from testnet.bench.report import Report, Table, at_least, at_most, machine
+from testnet.bench.report import Report, Table, at_most, machine
 from testnet.double_lease_node import identity_of, run_with_cheat
 from testnet.offers import wait_for_offers
 from testnet.plan import GpuKind, NodePlan, plan_network
@@ -311,6 +311,7 @@ def _report(wish: DoubleLeaseWish, cast: Cast, course: Course) -> Report:
             "nodes": wish.nodes,
             "seed": wish.seed,
             "light clients": len(lit),
+            "renters that accepted one GPU for one time": course.accepted,
             "first_s": min(course.took_s(plan.index) for plan in honest),
             "slowest_light_s": max(lit),
             "slowest_s": slowest,
@@ -318,7 +319,6 @@ def _report(wish: DoubleLeaseWish, cast: Cast, course: Course) -> Report:
             **machine(),
         },
         bars=(
-            at_least("renters that accepted one GPU for one time", course.accepted, VICTIMS),
             at_most("the last honest node's proof, s after the second GRANT", slowest, KNOWN_S),
             at_most("nodes whose `ledger evidence` lacks it", _lacking(honest, course.shown), 0),
             at_most("nodes that did not ask the offender before", len(missed), 0),
