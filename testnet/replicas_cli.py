@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from testnet.replicas import ReplicasPlan, ReplicasResult
 
 EXIT_OVER_A_BAR: Final = 1
-KNOWN_PERCENT: Final = 99
 ROUNDS_MAX: Final = 16
 
 
@@ -54,6 +53,7 @@ def replicas(  # noqa: PLR0917 - Click hands options over by name
 def report_of(plan: "ReplicasPlan", result: "ReplicasResult") -> Report:
     """What is printed of a run."""
     rounds = result.rounds_to_know
+    known_percent: int = importlib.import_module("testnet.replicas").KNOWN_PERCENT
     return Report(
         name="replicas",
         figures={
@@ -74,14 +74,14 @@ def report_of(plan: "ReplicasPlan", result: "ReplicasResult") -> Report:
         },
         bars=(
             at_most(
-                f"rounds until {KNOWN_PERCENT} % of the honest that speak hold every proof",
+                f"rounds until {known_percent} % of the honest that speak hold every proof",
                 math.nan if rounds is None else rounds,
                 ROUNDS_MAX,
             ),
             at_least(
                 "percent of the honest that speak that hold every proof",
                 result.known_percent,
-                KNOWN_PERCENT,
+                known_percent,
             ),
             at_most("different digests once healed", result.digests, 1),
             at_most("honest authors accused", result.accused, 0),
