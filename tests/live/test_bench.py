@@ -63,16 +63,18 @@ def test_the_ledger_is_measured_against_the_machine() -> None:
 
 
 @pytest.mark.live
-def test_an_attack_that_there_is_not_is_refused() -> None:
+@pytest.mark.parametrize(("which", "what"), [("attack", "attack"), ("ledger", "part")])
+def test_an_attack_or_part_that_there_is_not_is_refused(which: str, what: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "p2pnode", "testnet", "bench", "attack", "--only", "none"],
+        [sys.executable, "-m", "p2pnode", "testnet", "bench", which, "--only", "none"],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
     assert done.returncode == 1
-    assert "there is no attack none" in done.stderr
+    assert f"there is no {what} none" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 RAISES = """
