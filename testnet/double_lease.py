@@ -9,7 +9,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from testnet.double_lease_node import identity_of, run_with_cheat
 from testnet.offers import wait_for_offers
 from testnet.plan import GpuKind, NodePlan, plan_network
 from testnet.processes import start
+from testnet.real_time import now_s, sleep
 from testnet.state import Running, RunningNode, stop
 from testnet.world_dice import dice_of
 
@@ -291,11 +291,11 @@ def _long() -> Document:
 
 def _until(is_so: Callable[[], bool], limit_s: float) -> bool:
     """Whether it came true in time."""
-    deadline = time.monotonic() + limit_s  # noqa: TID251 - real processes live in real time
+    deadline = now_s() + limit_s
     while not is_so():
-        if time.monotonic() > deadline:  # noqa: TID251
+        if now_s() > deadline:
             return False
-        time.sleep(POLL_S)  # noqa: TID251
+        sleep(POLL_S)
     return True
 
 

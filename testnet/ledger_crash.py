@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -34,6 +33,7 @@ from testnet.ledger_author import (
     read_told,
 )
 from testnet.power_loss import LossyDisk, build_shim
+from testnet.real_time import now_s, sleep
 from testnet.world_checks import check
 from testnet.world_dice import dice_of
 
@@ -137,7 +137,7 @@ class _Place:
         ):
             assert author.stdout is not None
             raw = _read(author.stdout, appends, hangs_s=self.plan.hangs_s)
-            _sleep(dice.uniform(0, RUNNING_S if appends else OPENING_S))
+            sleep(dice.uniform(0, RUNNING_S if appends else OPENING_S))
             is_alive = author.poll() is None
             author.kill()
             raw += author.stdout.read()
@@ -201,7 +201,7 @@ def run_ledger_crash(plan: CrashPlan, *, say: Callable[[str], None]) -> Toll:
     """
     dice = dice_of(f"ledger-crash/{plan.seed}")
     toll = Toll()
-    began = _now_s()
+    began = now_s()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="p2pnode-ledger-")))
         shim = build_shim(folder) if plan.loses_power else None
@@ -217,7 +217,7 @@ def run_ledger_crash(plan: CrashPlan, *, say: Callable[[str], None]) -> Toll:
                 place.judge(folder / "copy", is_last=place.deaths == lives)
             shutil.rmtree(place.home)
             say(f"{toll.kills} kills, {toll.appends} appends acknowledged, {toll.lost} lost")
-    toll.took_s = _now_s() - began
+    toll.took_s = now_s() - began
     return toll
 
 
@@ -268,11 +268,3 @@ def _read(pipe: IO[bytes], appends: int, *, hangs_s: int) -> bytes:
         raw += piece
         seen += sum(told.what == APPENDED for told in read_told(bytes(raw[before:])))
     return bytes(raw)
-
-
-def _now_s() -> float:
-    return time.monotonic()  # noqa: TID251 - real processes live in real time
-
-
-def _sleep(wait_s: float) -> None:
-    time.sleep(wait_s)  # noqa: TID251 - real processes live in real time

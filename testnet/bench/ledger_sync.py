@@ -28,7 +28,6 @@ from protocol.signing import peer_id_of
 from testnet.bench.feeds import (
     READER,
     Feed,
-    Unsynced,
     feed,
     genesis,
     on_disk,
@@ -39,6 +38,7 @@ from testnet.bench.feeds import (
 from testnet.bench.ledger_ingest import last_place, raw_verify
 from testnet.bench.report import at_least, at_most
 from testnet.bench.timing import Measured, in_turn
+from testnet.made_up import UnsyncedStore
 
 AUTHOR: Final = 3
 ENTRIES: Final = 4_000
@@ -88,9 +88,9 @@ def measure_loopback(folder: Path, rounds: int) -> Measured:
 
     def catch_up(*, is_lazy: bool) -> float:
         with on_disk(folder) as theirs, on_disk(folder) as ours:
-            full = open_at(Unsynced(theirs), READER)
+            full = open_at(UnsyncedStore(theirs), READER)
             full.ingest_run(entries)
-            here = open_at(Unsynced(ours), READER + 1)
+            here = open_at(UnsyncedStore(ours), READER + 1)
             with _serving(full, entries) as (port, said):
                 began = process_time()
                 sizes.append(trio.run(partial(_fetch, here, port, is_lazy=is_lazy)))
