@@ -21,8 +21,9 @@ from protocol.lease_stream import CosignAsk
 from protocol.tick import Outcome, Tick
 from protocol.units import Micros, MillisSpan
 from protocol.wire import Sealed, pack, unpack
+from tests.make_history import share
 from tests.make_ledger import HOUR, NET, OWNER, UNIT2, at
-from tests.p2pnode.test_accounts import Side, copy, leased, sides
+from tests.p2pnode.test_accounts import Side, leased, sides
 
 PART = 7 * 60_000 + 1
 """What is used from one tick to the next; its price is not whole."""
@@ -63,8 +64,8 @@ class Deal:
             self.owner.accounts.bill(self.lease, self.last())
 
     def deliver(self) -> None:
-        copy(self.owner.ledger, self.renter.ledger)
-        copy(self.renter.ledger, self.owner.ledger)
+        share(self.owner.ledger, self.renter.ledger)
+        share(self.renter.ledger, self.owner.ledger)
 
     def agreed(self, side: Side) -> int:
         debts = debts_of(side.ledger.state, side.signer.public)

@@ -16,7 +16,7 @@ from protocol.tick import Outcome, Tick
 from protocol.units import Micros, MillisSpan
 from protocol.wire import unpack
 from tests.make_job import make_limits, make_submission
-from tests.make_node import LISTED_S, Party, Started, ended
+from tests.make_node import LISTED_S, Party, Started, ended, stop
 
 RUN_MS = MillisSpan(600_000)
 
@@ -28,11 +28,6 @@ def party(tmp_path: Path, nursery: trio.Nursery) -> Party:
 
 def long(_run: Run) -> Script:
     return Script(lasts_ms=RUN_MS)
-
-
-async def stop(started: Started) -> None:
-    started.scope.cancel()
-    await started.ended.wait()
 
 
 async def under_way(party: Party) -> tuple[Started, Started, str]:
