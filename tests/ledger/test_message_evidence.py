@@ -30,7 +30,7 @@ from tests.make_evidence import (
     tick,
     void,
 )
-from tests.make_ledger import NET, OWNER, RENTER, STRANGER, UNIT, UNIT2, at, grant, statement
+from tests.make_ledger import NET, OWNER, RENTER, STRANGER, UNIT, UNIT2, at, statement
 
 SALT = bytes(16)
 
@@ -131,4 +131,3 @@ def test_a16_two_authors_or_another_message_prove_nothing() -> None:
     _, granted, _ = leased()
     void(prove_false_time(sealed_tick(tick(granted.id, at_ms=-1), by=STRANGER), granted))
     void(prove_false_time(commit(SALT, b""), granted), "seal.kind")
-    assert isinstance(grant().request, bytes)
