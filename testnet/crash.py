@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,7 @@ from testnet.crash_node import run_until
 from testnet.fixed_ports import configure
 from testnet.plan import GpuKind, NodePlan, plan_network
 from testnet.processes import fork_node, prepare, wait_ready
+from testnet.real_time import now_s, sleep
 from testnet.state import RunningNode
 from testnet.world_checks import Broken
 from testnet.world_dice import dice_of
@@ -99,11 +99,11 @@ class _Nodes:
 
     def _wait_dead(self, pid: int) -> None:
         """Its pipe is closed a moment before it is gone. Raises Broken if it only hangs."""
-        deadline = _now_s() + STOP_S
+        deadline = now_s() + STOP_S
         while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
-            if _now_s() > deadline:
+            if now_s() > deadline:
                 raise Broken(f"{self.plans[self.pids[pid]].name} hangs")
-            _sleep(POLL_S)
+            sleep(POLL_S)
 
     def revive(self) -> None:
         """Start again who has died. Raises Broken for a node that ended by itself."""
@@ -124,22 +124,22 @@ class _Nodes:
         """End all, in order if they can."""
         for pid in self.pids:
             os.kill(pid, signal.SIGTERM)
-        deadline = _now_s() + STOP_S
+        deadline = now_s() + STOP_S
         while self.pids:
             pid, _ = os.waitpid(-1, os.WNOHANG)
             self.pids.pop(pid, None)
-            if not pid and _now_s() > deadline:
+            if not pid and now_s() > deadline:
                 for left in self.pids:
                     os.kill(left, signal.SIGKILL)
             if not pid:
-                _sleep(POLL_S)
+                sleep(POLL_S)
 
 
 def run_crash(seed: int, *, say: Callable[[str], None]) -> Survived:
     """Let it happen in a folder that is deleted after, unless something is lost. Raises Broken."""
     crash = crash_of(seed)
     folder = Path(tempfile.mkdtemp(prefix="p2pnode-crash-"))
-    began = _now_s()
+    began = now_s()
     try:
         survived = _happen(crash, folder, began)
     except BaseException:
@@ -175,7 +175,7 @@ def _happen(crash: Crash, folder: Path, began: float) -> Survived:
         is_dead=deaths > 0,
         jobs=len(jobs),
         receipts=found[-1],
-        took_s=_now_s() - began,
+        took_s=now_s() - began,
     )
 
 
@@ -196,15 +196,15 @@ def _running(plans: tuple[NodePlan, ...], crash: Crash) -> Iterator[_Nodes]:
 
 
 def _wait_for(nodes: _Nodes, limit_s: float, is_so: Callable[[], bool], what: str) -> None:
-    deadline = _now_s() + limit_s
+    deadline = now_s() + limit_s
     while True:
         nodes.revive()
         with suppress(Unavailable):  # it died just now
             if is_so():
                 return
-        if _now_s() > deadline:
+        if now_s() > deadline:
             raise Broken(f"waited {limit_s} s in vain for {what}")
-        _sleep(POLL_S)
+        sleep(POLL_S)
 
 
 def _is_known(nodes: _Nodes) -> bool:
@@ -245,11 +245,3 @@ def _order(inputs: Path | None) -> dict[str, Any]:
 def _are_ended(nodes: _Nodes, jobs: list[str]) -> bool:
     shown = [get(nodes.socket(RENTER), f"/v1/jobs/{job}") for job in jobs]
     return all(job["state"] in {"done", "failed"} for job in shown)
-
-
-def _now_s() -> float:
-    return time.monotonic()  # noqa: TID251 - real processes live in real time
-
-
-def _sleep(wait_s: float) -> None:
-    time.sleep(wait_s)  # noqa: TID251 - real processes live in real time

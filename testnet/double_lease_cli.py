@@ -4,10 +4,8 @@ import importlib
 
 import click
 
-from p2pnode.cli.output import json_option, note, print_document
-from testnet.bench.report import document_of, show
-
-EXIT_OVER_A_BAR = 1
+from p2pnode.cli.output import json_option, note
+from testnet.bench.report import conclude
 
 
 @click.command("double-lease")
@@ -18,8 +16,4 @@ def double_lease(*, nodes: int, seed: int, as_json: bool) -> None:
     """Let an owner grant one GPU to two renters at once; exit code 1 if a bar does not hold."""
     module = importlib.import_module("testnet.double_lease")
     report = module.run(module.DoubleLeaseWish(nodes=nodes, seed=seed), note)
-    if as_json:
-        print_document(document_of(report))
-    else:
-        show(report)
-    click.get_current_context().exit(0 if report.holds else EXIT_OVER_A_BAR)
+    conclude(report, as_json=as_json)

@@ -17,19 +17,17 @@ from ledger.bodies import Genesis, Statement
 from ledger.entry import Header, id_of
 from ledger.file_guard import open_file_guard
 from ledger.ledger import Ledger, open_ledger
-from ledger.leveldb_store import LevelDbStore
 from ledger.limits import HEADER_BYTES_MAX
-from ledger.store import Batch, Store
+from ledger.store import Store
 from p2pnode.own_store import open_own_store
-from protocol.certificate import Certificate, sign_certificate
 from protocol.codec import decode
-from protocol.signing import Signer, peer_id_of
+from protocol.signing import Signer
 from protocol.units import Digest, Micros, Millis, MillisSpan, NetId, PublicKey, Signature
+from testnet.made_up import UnsyncedStore, genesis_of
 from testnet.world_dice import dice_of
 
 NET: Final = NetId(b"ledger-crash".ljust(32, b"\0"))
 BEGIN: Final = Millis(1_800_000_000_000)
-YEAR_MS: Final = 365 * 86_400_000
 PEERS: Final = 8
 SIGNING: Final = b"s"
 APPENDED: Final = b"a"
@@ -75,25 +73,6 @@ class TellingSigner(Signer):
         return super().sign(domain, net, data)
 
 
-class UnsyncedStore:
-    """See Store. Forgets to sync, to show that a loss of power is noticed."""
-
-    def __init__(self, store: LevelDbStore) -> None:
-        self._store = store
-
-    def get(self, key: bytes) -> bytes | None:
-        return self._store.get(key)
-
-    def range(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
-        return self._store.range(start, stop)
-
-    def write(self, batch: Batch, *, sync: bool) -> None:  # noqa: ARG002  that is its fault
-        self._store.write(batch, sync=False)
-
-    def close(self) -> None:
-        self._store.close()
-
-
 def make_folders(home: Path) -> None:
     """The directories of the database and of the guard."""
     (home / "db").mkdir(parents=True, exist_ok=True)
@@ -107,30 +86,16 @@ def opened_author(
     """The ledger in this home, written by the author of this name. Raises as `open_ledger`."""
     signer = TellingSigner(dice_of(name).randbytes(32), tell)
     with closing(open_own_store(home / "db")) as database:
+        # To forget to sync shows that a loss of power is noticed.
         store: Store = database if is_synced else UnsyncedStore(database)
         guard = open_file_guard(home / "guard" / "feed", NET)
         uuid = secrets.token_bytes(16)
         yield open_ledger(store=store, guard=guard, signer=signer, net=NET, uuid=uuid), signer
 
 
-def genesis_of(feed: Signer) -> Genesis:
-    """An entry 0; no two are equal, so that one written twice shows."""
-    root, peer = Signer(b"r" * 32), Signer(b"p" * 32)
-    certificate = Certificate(
-        net=NET,
-        root=root.public,
-        feed=feed.public,
-        peer_id=peer_id_of(peer.public),
-        x25519=PublicKey(bytes(32)),
-        not_before_ms=BEGIN,
-        not_after_ms=Millis(BEGIN + YEAR_MS),
-        n=1,
-    )
-    return Genesis(
-        certificate=sign_certificate(certificate, root=root, feed=feed, peer=peer),
-        incarnation=secrets.randbits(60),
-        next_key=Digest(bytes(32)),
-    )
+def _genesis_of(feed: Signer) -> Genesis:
+    """No two are equal, so that one written twice shows."""
+    return genesis_of(feed, NET, BEGIN, incarnation=secrets.randbits(60))
 
 
 def statement_after(seq: int) -> Statement:
@@ -149,7 +114,7 @@ def append_next(ledger: Ledger, signer: Signer, *, group: int = 1) -> list[Told]
     """As many entries more, made durable together. Raises as `Ledger.append_all`."""
     head = ledger.head(ledger.feed)
     if head is None:
-        entries = [ledger.append(genesis_of(signer), BEGIN)]
+        entries = [ledger.append(_genesis_of(signer), BEGIN)]
     elif group == 1:
         entries = [ledger.append(statement_after(head.seq), Millis(BEGIN + head.seq))]
     else:

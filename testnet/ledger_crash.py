@@ -11,10 +11,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
@@ -34,6 +33,7 @@ from testnet.ledger_author import (
     read_told,
 )
 from testnet.power_loss import LossyDisk, build_shim
+from testnet.real_time import now_s, sleep
 from testnet.world_checks import check
 from testnet.world_dice import dice_of
 
@@ -46,7 +46,6 @@ OPENING_S: Final = 0.8
 RUNNING_S: Final = 0.003
 """How much later than its last append at most: a few appends on."""
 PIPE_BYTES: Final = 4_096
-HANGS_S: Final = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +61,8 @@ class CrashPlan:
     """Entries that are made durable together."""
     is_synced: bool = True
     """False: the writer forgets to sync, and a loss of power must show it."""
+    hangs_s: int = 120
+    """A writer that says nothing for so long never will."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,16 +125,19 @@ class _Place:
     def live_and_die(self, dice: random.Random, appends: int) -> None:
         """One life of the author, until it has appended so many, and its end."""
         command = [sys.executable, "-m", "testnet.ledger_author", str(self.home), self.name]
-        with subprocess.Popen(  # noqa: S603
-            [*command, "1" if self.plan.is_synced else "0", str(self.plan.group)],
-            cwd=ROOT,
-            env={} if self.disk is None else self.disk.environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        ) as author:
+        with (
+            subprocess.Popen(  # noqa: S603
+                [*command, "1" if self.plan.is_synced else "0", str(self.plan.group)],
+                cwd=ROOT,
+                env={} if self.disk is None else self.disk.environment(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            ) as author,
+            _killed_after(author),
+        ):
             assert author.stdout is not None
-            raw = _read(author.stdout, appends)
-            _sleep(dice.uniform(0, RUNNING_S if appends else OPENING_S))
+            raw = _read(author.stdout, appends, hangs_s=self.plan.hangs_s)
+            sleep(dice.uniform(0, RUNNING_S if appends else OPENING_S))
             is_alive = author.poll() is None
             author.kill()
             raw += author.stdout.read()
@@ -197,7 +201,7 @@ def run_ledger_crash(plan: CrashPlan, *, say: Callable[[str], None]) -> Toll:
     """
     dice = dice_of(f"ledger-crash/{plan.seed}")
     toll = Toll()
-    began = _now_s()
+    began = now_s()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="p2pnode-ledger-")))
         shim = build_shim(folder) if plan.loses_power else None
@@ -213,7 +217,7 @@ def run_ledger_crash(plan: CrashPlan, *, say: Callable[[str], None]) -> Toll:
                 place.judge(folder / "copy", is_last=place.deaths == lives)
             shutil.rmtree(place.home)
             say(f"{toll.kills} kills, {toll.appends} appends acknowledged, {toll.lost} lost")
-    toll.took_s = _now_s() - began
+    toll.took_s = now_s() - began
     return toll
 
 
@@ -238,12 +242,24 @@ def _place(home: Path, plan: CrashPlan, toll: Toll, shim: Path | None) -> _Place
     return _Place(home=home, name=home.name, plan=plan, toll=toll, disk=disk)
 
 
-def _read(pipe: IO[bytes], appends: int) -> bytes:
-    """What was said until so many appends were acknowledged, or the author ended."""
+@contextmanager
+def _killed_after(author: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Popen itself waits for the author, also when something has gone wrong."""
+    try:
+        yield
+    finally:
+        author.kill()
+
+
+def _read(pipe: IO[bytes], appends: int, *, hangs_s: int) -> bytes:
+    """What was said until so many appends were acknowledged, or the author ended.
+
+    Raises Broken if it hangs.
+    """
     raw = bytearray()
     seen = 0
     while seen < appends:
-        ready, _, _ = select.select([pipe], [], [], HANGS_S)
+        ready, _, _ = select.select([pipe], [], [], hangs_s)
         check(holds=bool(ready), what=f"the author hangs after {seen} appends")
         piece = os.read(pipe.fileno(), PIPE_BYTES - PIPE_BYTES % RECORD_BYTES)
         if not piece:
@@ -252,11 +268,3 @@ def _read(pipe: IO[bytes], appends: int) -> bytes:
         raw += piece
         seen += sum(told.what == APPENDED for told in read_told(bytes(raw[before:])))
     return bytes(raw)
-
-
-def _now_s() -> float:
-    return time.monotonic()  # noqa: TID251 - real processes live in real time
-
-
-def _sleep(wait_s: float) -> None:
-    time.sleep(wait_s)  # noqa: TID251 - real processes live in real time

@@ -5,19 +5,18 @@ Everything is simulated: keys, clocks, leases and money. The entries are real on
 
 from hashlib import sha256
 
-from ledger.bodies import Genesis, Statement
+from ledger.bodies import Statement
 from ledger.entry import Entry
 from ledger.store import MemoryStore
-from protocol.certificate import Certificate, sign_certificate
 from protocol.lease import LeaseRequest, UnitTurn
-from protocol.signing import Signer, digest, peer_id_of
-from protocol.units import Digest, Micros, Millis, MillisSpan, NetId, PublicKey
+from protocol.signing import Signer, digest
+from protocol.units import Digest, Micros, Millis, MillisSpan, NetId
 from protocol.wire import pack
+from testnet.made_up import genesis_of
 from testnet.replica import Replica, Talks, converse, open_replica
 
 T0 = Millis(1_700_000_000_000)
 HOUR_MS = 3_600_000
-YEAR_MS = 365 * 24 * HOUR_MS
 MONEY = "TEST"
 
 
@@ -33,21 +32,7 @@ def unit_of(owner: Replica) -> bytes:
 
 def open_feed(author: Replica, net: NetId, now: Millis) -> Entry:
     """The author's entry 0."""
-    name = author.feed.hex()
-    root, peer = signer_of(f"root {name}"), signer_of(f"peer {name}")
-    certificate = Certificate(
-        net=net,
-        root=root.public,
-        feed=author.feed,
-        peer_id=peer_id_of(peer.public),
-        x25519=PublicKey(bytes(32)),
-        not_before_ms=T0,
-        not_after_ms=Millis(T0 + YEAR_MS),
-        n=1,
-    )
-    signed = sign_certificate(certificate, root=root, feed=author.signer, peer=peer)
-    body = Genesis(certificate=signed, incarnation=1, next_key=digest("simulated", author.feed))
-    return author.wrote(author.ledger.append(body, now))
+    return author.wrote(author.ledger.append(genesis_of(author.signer, net, T0), now))
 
 
 def request(owner: Replica, renter: Replica, now: Millis, *, start_ms: int) -> bytes:

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from p2pnode.cli.output import json_option, print_document
-from testnet.bench.report import Report, Table, at_least, at_most, document_of, show
+from p2pnode.cli.output import json_option
+from testnet.bench.report import Report, Table, at_least, at_most, conclude
 
 if TYPE_CHECKING:
     from testnet.replicas import ReplicasPlan, ReplicasResult
 
-EXIT_OVER_A_BAR: Final = 1
-KNOWN_PERCENT: Final = 99
 ROUNDS_MAX: Final = 16
 
 
@@ -41,19 +39,15 @@ def replicas(  # noqa: PLR0917 - Click hands options over by name
         writers=max(0, min(24, (count - silent - malicious) // 3)),
     )
     report = report_of(plan, module.run_replicas(plan))
-    if as_json:
-        print_document(document_of(report))
-    else:
+    if not as_json:
         click.echo("simulated: network, keys, clocks, leases; real: ledgers, signatures, frames")
-        show(report)
-        click.echo()
-        click.echo(report.figures["digest"])
-    click.get_current_context().exit(0 if report.holds else EXIT_OVER_A_BAR)
+    conclude(report, as_json=as_json, last=report.figures["digest"])
 
 
 def report_of(plan: "ReplicasPlan", result: "ReplicasResult") -> Report:
     """What is printed of a run."""
     rounds = result.rounds_to_know
+    known_percent: int = importlib.import_module("testnet.replicas").KNOWN_PERCENT
     return Report(
         name="replicas",
         figures={
@@ -74,14 +68,14 @@ def report_of(plan: "ReplicasPlan", result: "ReplicasResult") -> Report:
         },
         bars=(
             at_most(
-                f"rounds until {KNOWN_PERCENT} % of the honest that speak hold every proof",
+                f"rounds until {known_percent} % of the honest that speak hold every proof",
                 math.nan if rounds is None else rounds,
                 ROUNDS_MAX,
             ),
             at_least(
                 "percent of the honest that speak that hold every proof",
                 result.known_percent,
-                KNOWN_PERCENT,
+                known_percent,
             ),
             at_most("different digests once healed", result.digests, 1),
             at_most("honest authors accused", result.accused, 0),

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+import pytest
 from msgspec import UNSET
 
 from ledger.bodies import Grant, Release, Statement, consent_bytes
@@ -32,6 +33,7 @@ from ledger.entry_evidence import (
     prove_two_verdicts,
     prove_wrong_answer,
 )
+from ledger.evidence import check
 from ledger.fork_evidence import prove_fork, prove_fork_by_path
 from ledger.message_evidence import (
     prove_bad_reveal,
@@ -49,6 +51,7 @@ from ledger.unit_evidence import (
 from ledger.witness_bodies import Cosign, Probe, Verdict, sign_cosign
 from protocol.auction import Bid, BidCommit, BidReveal, hidden_bid
 from protocol.codec import encode
+from protocol.errors import PeerFault
 from protocol.lease import LeaseRequest, Terms, UnitTurn
 from protocol.rail import RailReceipt
 from protocol.signing import Signer
@@ -328,3 +331,10 @@ def successor(
     said = successor_bytes(plain, into.public)
     by = root_of(old).sign(SUCCESSOR_DOMAIN, NET, said)
     return changed(changed(plain, by=by), **fields)
+
+
+def void(raw: bytes, rule: str = "evidence.void") -> None:
+    """It is refused as evidence, by this rule."""
+    with pytest.raises(PeerFault) as caught:
+        check(raw, NET)
+    assert caught.value.rule == rule

@@ -1,6 +1,7 @@
 """Makers of valid things for the ledger's tests; a test states only what it is about."""
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from msgspec import UNSET
@@ -23,7 +24,7 @@ from ledger.entry import Draft, Entry, Link, draft_entry, link_of, seal
 from ledger.fold import Half, State
 from ledger.guard import Guard, MemoryGuard
 from ledger.intervals import Interval
-from ledger.ledger import Ledger, open_ledger
+from ledger.ledger import Ledger, Taken, open_ledger
 from ledger.store import MemoryStore, Store
 from ledger.units_chain import Turn, apply, next_place
 from ledger.witness_bodies import (
@@ -289,6 +290,18 @@ def ledger(of: Signer = OWNER, *, store: Store | None = None, guard: Guard | Non
         uuid=UUID,
         rules=RULES,
     )
+
+
+def take(into: Ledger, *entries: Entry) -> list[Taken]:
+    return [into.ingest(entry.raw) for entry in entries]
+
+
+def state_of(entries: Iterable[Entry]) -> State:
+    """The fold of these."""
+    state = State()
+    for entry in entries:
+        state.apply(entry)
+    return state
 
 
 def newest_half(state: State, author: PublicKey, peer: PublicKey) -> Half | None:

@@ -63,6 +63,12 @@ class Started:
         return sorted(ask_for(offer.advert, "silver") or 0 for offer in offers)
 
 
+async def stop(started: Started) -> None:
+    """It has ended in order on return."""
+    started.scope.cancel()
+    await started.ended.wait()
+
+
 async def ended(started: Started, job: str) -> JobFile:
     """The job's file when the job is over."""
     with trio.fail_after(600):

@@ -16,7 +16,7 @@ from ledger.view import Failure, view_of
 from protocol.rules import BUNDLE, Bundle, Penalty
 from protocol.signing import Signer, digest
 from protocol.units import Digest, Micros, PublicKey
-from tests.make_ledger import HOUR, OWNER, UNIT, Feed, at, grant, statement
+from tests.make_ledger import HOUR, OWNER, UNIT, Feed, at, grant, state_of, statement
 
 MONEY = "USD"
 DAY = BUNDLE.epoch_ms
@@ -146,10 +146,7 @@ class Story:
         return entry
 
     def state(self) -> State:
-        state = State()
-        for entry in self.entries:
-            state.apply(entry)
-        return state
+        return state_of(self.entries)
 
 
 SECOND = msgspec.structs.replace(

@@ -1,14 +1,11 @@
 """`p2pnode testnet bench …`."""
 
 import importlib
-from typing import Final
 
 import click
 
-from p2pnode.cli.output import json_option, note, print_document
-from testnet.bench.report import Report, document_of, show
-
-EXIT_OVER_A_BAR: Final = 1
+from p2pnode.cli.output import json_option, note
+from testnet.bench.report import conclude
 
 
 @click.group()
@@ -26,7 +23,7 @@ def gossip(nodes: int, changes: int, per_second: float, seed: int, as_json: bool
     """How soon a changed price is in every node's book."""
     module = importlib.import_module("testnet.bench.gossip")
     wish = module.GossipWish(nodes=nodes, changes=changes, per_s=per_second, seed=seed)
-    _tell(module.run(wish, note), as_json=as_json)
+    conclude(module.run(wish, note), as_json=as_json)
 
 
 @bench.command()
@@ -38,7 +35,7 @@ def attack(seconds: float, only: tuple[str, ...], seed: int, as_json: bool) -> N
     """What hostile peers can do to a node, in memory and in delay for honest ones."""
     module = importlib.import_module("testnet.bench.attack")
     wish = module.AttackWish(seconds=seconds, only=only, seed=seed)
-    _tell(module.run(wish, note), as_json=as_json)
+    conclude(module.run(wish, note), as_json=as_json)
 
 
 @bench.command()
@@ -48,7 +45,7 @@ def attack(seconds: float, only: tuple[str, ...], seed: int, as_json: bool) -> N
 def join(owners: int, renters: int, as_json: bool) -> None:
     """How soon a fresh light renter finds all owners in the directory and holds a GRANT."""
     module = importlib.import_module("testnet.bench.join")
-    _tell(module.run(module.JoinWish(owners=owners, renters=renters), note), as_json=as_json)
+    conclude(module.run(module.JoinWish(owners=owners, renters=renters), note), as_json=as_json)
 
 
 @bench.command()
@@ -59,7 +56,7 @@ def ledger(rounds: int, only: tuple[str, ...], as_json: bool) -> None:
     """What the ledger costs, each figure against what the machine itself takes for the least."""
     module = importlib.import_module("testnet.bench.ledger")
     wish = module.LedgerWish(rounds=rounds, only=only)
-    _tell(module.run(wish, note), as_json=as_json)
+    conclude(module.run(wish, note), as_json=as_json)
 
 
 @bench.command()
@@ -71,13 +68,4 @@ def catchup(entries: int, kills: int, seed: int, as_json: bool) -> None:
     """What moves between two nodes of which one is far behind, and what it costs to kill that."""
     module = importlib.import_module("testnet.bench.catchup")
     wish = module.CatchUpWish(entries=entries, kills=kills, seed=seed)
-    _tell(module.run(wish, note), as_json=as_json)
-
-
-def _tell(report: object, *, as_json: bool) -> None:
-    assert isinstance(report, Report)
-    if as_json:
-        print_document(document_of(report))
-    else:
-        show(report)
-    click.get_current_context().exit(0 if report.holds else EXIT_OVER_A_BAR)
+    conclude(module.run(wish, note), as_json=as_json)

@@ -12,10 +12,10 @@ from ledger.entry import NO_ENTRY, Entry, Link, draft_entry, link_of, seal
 from ledger.guard import Guard, MemoryGuard
 from ledger.ledger import Ledger, open_ledger
 from ledger.leveldb_store import open_leveldb
-from ledger.store import Batch, Store
-from protocol.certificate import Certificate, sign_certificate
-from protocol.signing import Signer, peer_id_of
+from ledger.store import Store
+from protocol.signing import Signer
 from protocol.units import Digest, Micros, Millis, MillisSpan, NetId, PublicKey
+from testnet.made_up import genesis_of
 
 NET: Final = NetId(b"bench".ljust(32, b"."))
 NOW: Final = Millis(1_700_000_000_000)
@@ -31,22 +31,7 @@ def signer(number: int) -> Signer:
 
 def genesis(of: Signer, net: NetId = NET) -> Genesis:
     """Entry 0 of this signer's feed."""
-    root = peer = of
-    certificate = Certificate(
-        net=net,
-        root=root.public,
-        feed=of.public,
-        peer_id=peer_id_of(peer.public),
-        x25519=PublicKey(bytes(32)),
-        not_before_ms=Millis(NOW - 1_000),
-        not_after_ms=Millis(NOW + 10**9),
-        n=1,
-    )
-    return Genesis(
-        certificate=sign_certificate(certificate, root=root, feed=of, peer=peer),
-        incarnation=1,
-        next_key=Digest(b"n" * 32),
-    )
+    return genesis_of(of, net, NOW)
 
 
 def statement(number: int) -> Statement:
@@ -127,22 +112,3 @@ def on_disk(folder: Path) -> Iterator[Store]:
             yield store
         finally:
             store.close()
-
-
-class Unsynced:
-    """See Store. Never waits for the disk: for what only the processor does."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def get(self, key: bytes) -> bytes | None:
-        return self._store.get(key)
-
-    def range(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
-        return self._store.range(start, stop)
-
-    def write(self, batch: Batch, *, sync: bool) -> None:  # noqa: ARG002  that is its point
-        self._store.write(batch, sync=False)
-
-    def close(self) -> None:
-        self._store.close()

@@ -31,8 +31,6 @@ PAIRS: Final = 24
 """Of an owner and a renter who deal with each other for good."""
 HOURS: Final = 4
 HOUR_MS: Final = 3_600_000
-LEASE_ENTRIES: Final = 3 + 2 * HOURS
-"""GRANT, ACCEPT and RELEASE, and both halves of the account each hour."""
 FIRST_AUTHOR: Final = 5_000
 PRICE_MICRO: Final = 250_000
 TERMS: Final = digest_of_terms(Terms(isolation="container"))

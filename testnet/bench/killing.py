@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from p2pnode.cli.client import get
 from protocol.errors import LocalFault, Unavailable
 from testnet.plan import NodePlan
 from testnet.processes import fork_node, run_plan, wait_ready
+from testnet.real_time import now_s, sleep
 
 POLL_S: Final = 0.05
 STOP_S: Final = 10
@@ -73,13 +73,13 @@ class Pair:
         It is killed, and started again, whenever one of `kill_at` bytes have moved.
         Raises LocalFault if they do not agree in time.
         """
-        began, before = _now_s(), self._moved()
+        began, before = now_s(), self._moved()
         self._start(behind)
         received_s, kills, lost = 0.0, 0, 0
         shown: Heads = {}
         left = list(kill_at)
         while True:
-            took_s, moved = _now_s() - began, self._moved() - before
+            took_s, moved = now_s() - began, self._moved() - before
             if moved >= size and not received_s:
                 received_s = took_s
             if left and moved >= left[0]:
@@ -95,8 +95,8 @@ class Pair:
                 break
             if took_s > give_up_s:
                 raise LocalFault(f"not equal after {give_up_s} s", f"cat {behind.home}/node.log")
-            _sleep(POLL_S)
-        _sleep(SETTLE_S)
+            sleep(POLL_S)
+        sleep(SETTLE_S)
         return Timed(
             moved=self._moved() - before,
             received_s=received_s,
@@ -109,7 +109,7 @@ class Pair:
     def idle(self, seconds: float) -> float:
         """Bytes that the pair moves in a second when neither has anything to tell."""
         before = self._moved()
-        _sleep(seconds)
+        sleep(seconds)
         return (self._moved() - before) / seconds
 
     def stop(self, node: NodePlan) -> None:
@@ -125,11 +125,11 @@ class Pair:
         """Send the signal, and the last one if that did not help in time."""
         pid = self._pids.pop(name)
         os.kill(pid, how)
-        deadline = _now_s() + STOP_S
+        deadline = now_s() + STOP_S
         while not os.waitpid(pid, os.WNOHANG)[0]:
-            if _now_s() > deadline:
+            if now_s() > deadline:
                 os.kill(pid, signal.SIGKILL)
-            _sleep(POLL_S)
+            sleep(POLL_S)
 
     def _moved(self) -> int:
         return int(get(self._sockets[self._stays.name], "/v1/status")["bytes_moved"])
@@ -152,11 +152,3 @@ def _cpu_s(pid: int) -> float:
     """Of a process that runs."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _now_s() -> float:
-    return time.monotonic()  # noqa: TID251 - real processes live in real time
-
-
-def _sleep(wait_s: float) -> None:
-    time.sleep(wait_s)  # noqa: TID251 - real processes live in real time

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from protocol.errors import LocalFault
 from testnet.bench import (
     ledger_append,
     ledger_credit,
@@ -37,18 +38,26 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerWish:
-    """What to measure."""
+    """What to measure; all parts if none is named."""
 
     rounds: int
     only: tuple[str, ...]
 
+    def names(self) -> list[str]:
+        """In their order. Raises LocalFault."""
+        unknown = [name for name in self.only if name not in PARTS]
+        if unknown:
+            raise LocalFault(f"there is no part {unknown[0]}", f"one of: {', '.join(PARTS)}")
+        return [name for name in PARTS if not self.only or name in self.only]
+
 
 def run(wish: LedgerWish, say: Say) -> Report:
-    """All parts, or those that are wished for."""
+    """All parts, or those that are wished for. Raises LocalFault if there is no such part."""
     figures: Figures = machine()
     bars: list[Bar] = []
+    names = wish.names()
     with tempfile.TemporaryDirectory(prefix="p2pnode-bench-") as folder:
-        for name in wish.only or tuple(PARTS):
+        for name in names:
             say(f"measuring {name}")
             found = PARTS[name](Path(folder), wish.rounds)
             figures |= found.figures

@@ -21,7 +21,6 @@ from protocol.signing import preimage
 from testnet.bench.feeds import (
     NET,
     NOW,
-    Unsynced,
     feed,
     genesis,
     on_disk,
@@ -31,6 +30,7 @@ from testnet.bench.feeds import (
 )
 from testnet.bench.report import Figures, at_least, at_most
 from testnet.bench.timing import SHORT, Measured, Work, cpu_s, in_turn, waits_s, wall_s
+from testnet.made_up import UnsyncedStore
 
 APPEND_CPU_MAX: Final = 2.5
 APPEND_MAX: Final = 1.2
@@ -54,7 +54,7 @@ def measure_cpu(folder: Path, rounds: int) -> Measured:
 
     def append(guard: Callable[[Path], Guard | None]) -> float:
         with on_disk(folder) as store, tempfile.TemporaryDirectory(dir=folder) as place:
-            mine = _opened(Unsynced(store), guard(Path(place) / "guard"))
+            mine = _opened(UnsyncedStore(store), guard(Path(place) / "guard"))
             bodies = [statement(number) for number in range(ENTRIES)]
             return cpu_s(lambda: [mine.append(body, NOW) for body in bodies], ENTRIES)
 

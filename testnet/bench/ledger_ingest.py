@@ -17,7 +17,6 @@ from testnet.bench.feeds import (
     NET,
     READER,
     Feed,
-    Unsynced,
     feed,
     genesis,
     on_disk,
@@ -28,6 +27,7 @@ from testnet.bench.feeds import (
 )
 from testnet.bench.report import at_least, at_most
 from testnet.bench.timing import SHORT, Measured, Work, cpu_s, in_turn
+from testnet.made_up import UnsyncedStore
 
 FULL_MIN: Final = 0.65
 LAZY_MIN: Final = 2.2
@@ -77,7 +77,7 @@ def measure_ingest(folder: Path, rounds: int) -> Measured:
 def _taking(folder: Path, raws: list[bytes], take: Callable[[Ledger, list[bytes]], None]) -> Work:
     def work() -> float:
         with on_disk(folder) as store:
-            here = open_at(Unsynced(store), READER)
+            here = open_at(UnsyncedStore(store), READER)
             spent = cpu_s(lambda: take(here, raws), len(raws))
             assert last_place(here, AUTHOR) == len(raws) - 1
         return spent

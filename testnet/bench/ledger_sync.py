@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,7 +28,6 @@ from protocol.signing import peer_id_of
 from testnet.bench.feeds import (
     READER,
     Feed,
-    Unsynced,
     feed,
     genesis,
     on_disk,
@@ -37,6 +38,7 @@ from testnet.bench.feeds import (
 from testnet.bench.ledger_ingest import last_place, raw_verify
 from testnet.bench.report import at_least, at_most
 from testnet.bench.timing import Measured, in_turn
+from testnet.made_up import UnsyncedStore
 
 AUTHOR: Final = 3
 ENTRIES: Final = 4_000
@@ -86,9 +88,9 @@ def measure_loopback(folder: Path, rounds: int) -> Measured:
 
     def catch_up(*, is_lazy: bool) -> float:
         with on_disk(folder) as theirs, on_disk(folder) as ours:
-            full = open_at(Unsynced(theirs), READER)
+            full = open_at(UnsyncedStore(theirs), READER)
             full.ingest_run(entries)
-            here = open_at(Unsynced(ours), READER + 1)
+            here = open_at(UnsyncedStore(ours), READER + 1)
             with _serving(full, entries) as (port, said):
                 began = process_time()
                 sizes.append(trio.run(partial(_fetch, here, port, is_lazy=is_lazy)))
@@ -139,17 +141,22 @@ def _serving(
     pipe, theirs = os.pipe()
     pid = os.fork()
     if not pid:
-        code = 1
         try:
             trio.run(_serve, ledger, entries, theirs)
-            code = 0
+            os._exit(0)
         finally:
-            os._exit(code)
+            # A forked copy of the caller must not unwind into the caller's code.
+            traceback.print_exc()
+            os._exit(1)
     os.close(theirs)
-    with os.fdopen(pipe) as lines:
-        port = json.loads(lines.readline())
-        yield port, lambda: tuple(json.loads(lines.readline()))
-    os.waitpid(pid, 0)
+    try:
+        with os.fdopen(pipe) as lines:
+            port = json.loads(lines.readline())
+            yield port, lambda: tuple(json.loads(lines.readline()))
+    finally:
+        # It has ended, or waits for somebody who will not come. Until waited for its id is its own.
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
 
 async def _serve(ledger: Ledger, entries: list[Entry], pipe: int) -> None:

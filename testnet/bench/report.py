@@ -4,13 +4,14 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NoReturn
 
 import click
 
-from p2pnode.cli.output import print_table
+from p2pnode.cli.output import print_document, print_table
 
 SCHEMA: Final = "p2pnode.bench/1"
+EXIT_OVER_A_BAR: Final = 1
 
 Figures = dict[str, Any]
 
@@ -114,6 +115,17 @@ def show(report: Report) -> None:
             for bar in report.bars
         ],
     )
+
+
+def conclude(report: Report, *, as_json: bool, last: str = "") -> NoReturn:
+    """Print it, for people with this line after it, and end: exit code 1 if a bar does not hold."""
+    if as_json:
+        print_document(document_of(report))
+    else:
+        show(report)
+        if last:
+            click.echo(f"\n{last}")
+    click.get_current_context().exit(0 if report.holds else EXIT_OVER_A_BAR)
 
 
 def _is_nested(value: object) -> bool:

@@ -29,6 +29,7 @@ from tests.make_ledger import (
     cosigned,
     grant,
     release,
+    state_of,
     turn_of,
     witnessed,
 )
@@ -69,10 +70,7 @@ class Past:
         return self.write(by, said, ts=1_000 + period * PERIOD if ts is None else ts)
 
     def state(self) -> State:
-        state = State()
-        for entry in self.entries:
-            state.apply(entry)
-        return state
+        return state_of(self.entries)
 
     def fact(self, period: int = 0) -> Attested | None:
         return attested(self.state(), self.lease, period)

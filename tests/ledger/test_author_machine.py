@@ -189,16 +189,22 @@ class Author(RuleBasedStateMachine):
         self.backup = copy_of(self.store)
 
     @precondition(lambda self: self.is_whole)
-    @rule(lose_guard=st.booleans())
-    def roll_back(self, lose_guard: bool) -> None:
+    @rule(lose_guard=st.booleans(), lose_tail=st.booleans())
+    def roll_back(self, lose_guard: bool, lose_tail: bool) -> None:
         self.publish()
-        self.store = copy_of(self.backup)
+        if lose_tail:
+            self.store = copy_of(self.backup)
         if lose_guard:
             self.guard.inner = MemoryGuard()
         self.mine = self.reopen()
-        head = self.mine.head(self.mine.feed)
-        self.is_whole = self.mine.fault() is None and not (lose_guard and head is None)
-        assert self.is_whole or head is None or self.mine.fault() is not None
+        head, held = self.mine.head(self.mine.feed), self.guard.reserved()
+        is_fault = self.mine.fault() is not None
+        if held is None:
+            assert is_fault == (head is not None)
+        else:
+            # The entry that was reserved last is finished if those before it are there.
+            assert is_fault == (head is None or head.id != held.id)
+        self.is_whole = not is_fault and not (lose_guard and head is None)
 
     @precondition(lambda self: not self.is_whole)
     @rule()

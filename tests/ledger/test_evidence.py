@@ -21,6 +21,7 @@ from ledger.unit_evidence import (
 from protocol.codec import encode, encode_plain
 from protocol.errors import PeerFault
 from protocol.units import NetId, Signature
+from tests.make_evidence import void
 from tests.make_ledger import (
     HOUR,
     NET,
@@ -40,12 +41,6 @@ def feed() -> Feed:
     new = Feed(OWNER)
     new.open()
     return new
-
-
-def void(raw: bytes, rule: str = "evidence.void") -> None:
-    with pytest.raises(PeerFault) as caught:
-        check(raw, NET)
-    assert caught.value.rule == rule
 
 
 def headers(rule: int, one: Entry, other: Entry) -> bytes:

@@ -26,7 +26,6 @@ from tests.make_ledger import (
     STRANGER,
     UNIT,
     Feed,
-    at,
     certificate,
     genesis,
     grant,
@@ -396,4 +395,3 @@ def test_a_store_that_cannot_be_read_is_told_to_our_user() -> None:
 
 def test_turns_below_the_first_are_none() -> None:
     assert replica()._records.turns(OWNER.public, UNIT, -1) == []
-    assert at(0) > 0

@@ -26,6 +26,7 @@ from tests.make_ledger import (
     ledger,
     release,
     statement,
+    take,
     turn_of,
 )
 from tests.make_ledger_faults import Crash, FaultyGuard, FaultyStore, Fuse
@@ -34,10 +35,6 @@ from tests.make_sync import Replica, agree, feed_of, forked_feed, replica, sync
 
 def contents(store: MemoryStore) -> dict[bytes, bytes]:
     return dict(store.range(b"\0", b"\xff"))
-
-
-def take(into: Ledger, *entries: Entry) -> list[Taken]:
-    return [into.ingest(entry.raw) for entry in entries]
 
 
 def store_entries(of: Ledger) -> list[bytes]:

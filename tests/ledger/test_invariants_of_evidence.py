@@ -42,13 +42,10 @@ from tests.make_ledger import (
     sealed_request,
     signer,
     statement,
+    take,
     turn_of,
 )
 from tests.make_ledger_faults import Crash, FaultyGuard, FaultyStore, Fuse, copy_of
-
-
-def take(into: Ledger, *entries: Entry) -> list[Taken]:
-    return [into.ingest(entry.raw) for entry in entries]
 
 
 @pytest.mark.parametrize("is_rolled_back", [False, True], ids=["crash", "rollback"])

@@ -1,10 +1,15 @@
 """A writer on real files is killed, and loses power. Small counts; `make shows` runs the large."""
 
+import os
+import random
 import shutil
+from pathlib import Path
 
 import pytest
 
-from testnet.ledger_crash import CrashPlan, Toll, run_ledger_crash
+from testnet.ledger_author import make_folders
+from testnet.ledger_crash import CrashPlan, Toll, _Place, run_ledger_crash
+from testnet.world_checks import Broken
 
 pytestmark = pytest.mark.slow
 needs_compiler = pytest.mark.skipif(
@@ -48,3 +53,13 @@ def test_a_loss_of_power_takes_what_was_not_synced_and_the_guard_notices() -> No
     assert toll.forks == 0
     assert sum(toll.refusals.values()) == 2, "a feed was continued that had lost its end"
     assert not toll.holds
+
+
+def test_a_writer_that_hangs_is_told_of_and_killed(tmp_path: Path) -> None:
+    make_folders(tmp_path)
+    # LevelDB opens this to read it, and nobody will ever write.
+    os.mkfifo(tmp_path / "db" / "CURRENT")
+    plan = CrashPlan(kills=1, appends=1, loses_power=False, seed=7, hangs_s=1)
+    place = _Place(home=tmp_path, name="hangs", plan=plan, toll=Toll(), disk=None)
+    with pytest.raises(Broken, match="hangs after 0 appends"):
+        place.live_and_die(random.Random(7), 1)

@@ -1,6 +1,7 @@
 """Two replicas that hear of an owner, a renter and one who forks; the fold of each (I4, I5).
 
-Entries come late, twice and out of order; sessions are cut; a replica is opened again.
+Entries come late, twice, out of order, or wait to be judged; sessions are cut; a replica is opened
+again.
 """
 
 from collections import Counter
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ledger.bodies import Accept
-from ledger.entry import Entry
+from ledger.entry import NO_ENTRY, Entry
 from ledger.fold import State
 from ledger.store import MemoryStore
 from ledger.units_chain import Turn
@@ -99,8 +100,16 @@ class Pair(RuleBasedStateMachine):
             here.frontier.refresh(entry.feed)
         here.frontier.refresh_proofs()
 
-    @rule(opener=SIDES, cut=st.integers(0, 12), may_trust=st.booleans())
-    def meet(self, opener: int, cut: int, may_trust: bool) -> None:
+    @rule(data=st.data(), side=SIDES)
+    def trust(self, data: st.DataObject, side: int) -> None:
+        """What follows of a feed waits to be judged. Sync does so with what is far behind only."""
+        here = self.pair[side]
+        runs = [run for end in self.written if (run := run_to(end, self.written, here))]
+        if runs:
+            here.ledger.take_on_trust(data.draw(st.sampled_from(runs)))
+
+    @rule(opener=SIDES, cut=st.none() | st.integers(0, 12), may_trust=st.booleans())
+    def meet(self, opener: int, cut: int | None, may_trust: bool) -> None:
         one, two = self.pair[opener], self.pair[1 - opener]
         talk(
             one.session(is_opener=True, may_trust=may_trust),
@@ -142,6 +151,9 @@ class Pair(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         one, two = self.pair
+        for side, here in enumerate(self.pair):
+            judge_all(here)
+            self.seen[side] = set(here.ids())
         agree(one, two, sessions_max=8)
         assert one.ids() == two.ids() == sorted(self.seen[0] | self.seen[1])
         assert one.ledger.state == two.ledger.state
@@ -152,6 +164,17 @@ class Pair(RuleBasedStateMachine):
 def twice(places: list[int]) -> list[int]:
     """The places at which there is more than one entry."""
     return [place for place, count in Counter(places).items() if count > 1]
+
+
+def run_to(end: Entry, written: list[Entry], here: Replica) -> tuple[Entry, ...]:
+    """The entries of one feed behind what is here up to this one; none if it does not follow."""
+    ledger = here.ledger
+    after = ledger.waiting_end(end.feed) or ledger.head(end.feed)
+    by_id = {entry.id: entry for entry in written}
+    run = [end]
+    while run[0].header.prev in by_id and run[0].header.prev != (after and after.id):
+        run.insert(0, by_id[run[0].header.prev])
+    return tuple(run) if run[0].header.prev == (NO_ENTRY if after is None else after.id) else ()
 
 
 def judge_all(here: Replica) -> None:

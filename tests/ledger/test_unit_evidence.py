@@ -15,7 +15,7 @@ from ledger.unit_evidence import (
 from protocol.errors import PeerFault
 from protocol.lease import LeaseRequest
 from protocol.units import Digest
-from tests.make_evidence import changed, consent, ended, feed, leased, sealed_tick, tick
+from tests.make_evidence import changed, consent, ended, feed, leased, sealed_tick, tick, void
 from tests.make_ledger import (
     HOUR,
     NET,
@@ -29,12 +29,6 @@ from tests.make_ledger import (
     statement,
     turn_of,
 )
-
-
-def void(raw: bytes, rule: str = "evidence.void") -> None:
-    with pytest.raises(PeerFault) as caught:
-        check(raw, NET)
-    assert caught.value.rule == rule
 
 
 def second(granted: Entry, body: Grant, **fields: object) -> Grant:

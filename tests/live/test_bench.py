@@ -63,16 +63,45 @@ def test_the_ledger_is_measured_against_the_machine() -> None:
 
 
 @pytest.mark.live
-def test_an_attack_that_there_is_not_is_refused() -> None:
+@pytest.mark.parametrize(("which", "what"), [("attack", "attack"), ("ledger", "part")])
+def test_an_attack_or_part_that_there_is_not_is_refused(which: str, what: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "p2pnode", "testnet", "bench", "attack", "--only", "none"],
+        [sys.executable, "-m", "p2pnode", "testnet", "bench", which, "--only", "none"],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
     assert done.returncode == 1
-    assert "there is no attack none" in done.stderr
+    assert f"there is no {what} none" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+RAISES = """
+import os
+from testnet.bench.feeds import READER, feed, open_at
+from testnet.bench.ledger_sync import _serving
+from ledger.store import MemoryStore
+
+try:
+    with _serving(open_at(MemoryStore(), READER), feed(3, 2)):
+        raise KeyError
+except KeyError:
+    pass
+try:
+    os.waitpid(-1, os.WNOHANG)
+except ChildProcessError:
+    print("nobody is left")
+"""
+
+
+@pytest.mark.live
+def test_who_serves_is_gone_also_if_the_measurement_fails() -> None:
+    # In a process of its own, because it forks.
+    done = subprocess.run(
+        [sys.executable, "-c", RAISES], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert done.stdout == "nobody is left\n", done.stderr
 
 
 def test_a_change_counts_as_known_when_a_later_one_of_its_owner_is() -> None:

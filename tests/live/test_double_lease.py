@@ -19,7 +19,8 @@ def test_a_double_lease_is_proved_and_shunned_everywhere() -> None:
     )
     assert done.stdout, done.stderr
     document = json.loads(done.stdout)
-    assert len(document["bars"]) == 9
+    assert len(document["bars"]) == 8
     assert [bar for bar in document["bars"] if not bar["holds"]] == []
     assert document["figures"]["light clients"] == 2
+    assert document["figures"]["renters that accepted one GPU for one time"] == 2
     assert done.returncode == 0

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ledger.entry import Link
 from ledger.fold import Lease
-from ledger.ledger import Ledger, Taken
+from ledger.ledger import Taken
 from ledger.receipt import check_receipt
 from p2pnode.accounts import Accounts, Reach
 from p2pnode.cabinet import MemoryCabinet
@@ -22,6 +22,7 @@ from protocol.signing import Signer, digest, is_signed
 from protocol.tick import COSIGN_DOMAIN, Outcome, Tick
 from protocol.units import Digest, Millis, MillisSpan, PeerId, PublicKey
 from protocol.wire import Sealed, pack, unpack
+from tests.make_history import share
 from tests.make_ledger import (
     HOUR,
     NET,
@@ -95,17 +96,11 @@ class Side:
         assert self.other is not None
         if self.is_cut_off:
             raise Unavailable("the connection was lost")
-        copy(self.other.ledger, self.ledger)
+        share(self.other.ledger, self.ledger)
 
     def _who_is(self, _peer: PeerId) -> Certificate:
         assert self.other is not None
         return read_certificate(certificate(self.other.signer), NET)
-
-
-def copy(source: Ledger, target: Ledger) -> None:
-    for head in source.heads():
-        for raw in source.entries(head.feed, 0, head.seq + 1):
-            target.ingest(raw)
 
 
 def sides() -> tuple[Side, Side]:
@@ -118,9 +113,9 @@ def leased(owner: Side, renter: Side, *, unit: bytes = UNIT, nonce: int = 0) -> 
     """A lease of an hour, known to both and accepted."""
     request = lease_request(((unit, 0),), nonce=nonce, owner=owner.signer)
     granted = owner.ledger.grant(sealed(request, by=renter.signer), at(0))
-    copy(owner.ledger, renter.ledger)
+    share(owner.ledger, renter.ledger)
     renter.ledger.accept(granted.id, at(0))
-    copy(renter.ledger, owner.ledger)
+    share(renter.ledger, owner.ledger)
     lease = owner.ledger.lease(granted.id)
     assert lease is not None
     return lease
@@ -176,8 +171,8 @@ async def test_an_account_has_two_directions() -> None:
     check_settled(await other.accounts.settle(one.peer, rented, outcomes[0]), used=7)
     check_settled(await one.accounts.settle(other.peer, let, outcomes[1]), used=9)
     for side in (one, other):
-        copy(one.ledger, side.ledger)
-        copy(other.ledger, side.ledger)
+        share(one.ledger, side.ledger)
+        share(other.ledger, side.ledger)
         owed = side.ledger.state.last_half(OWNER.public, RENTER.public, money="USD")
         assert owed is not None
         assert owed.statement.used_ms == 7

@@ -19,17 +19,12 @@ from protocol.tick import Tick
 from protocol.units import Micros, MillisSpan
 from protocol.wire import unpack
 from tests.make_job import make_submission
-from tests.make_node import LISTED_S, Party, Started, ended
+from tests.make_node import LISTED_S, Party, ended, stop
 
 
 @pytest.fixture
 def party(tmp_path: Path, nursery: trio.Nursery) -> Party:
     return Party(tmp_path, nursery, MemoryHub())
-
-
-async def stop(started: Started) -> None:
-    started.scope.cancel()
-    await started.ended.wait()
 
 
 async def test_a_job_runs_at_the_cheapest_owner_and_leaves_a_receipt(

@@ -25,7 +25,7 @@ from protocol.tick import Outcome, Tick
 from protocol.units import Micros, MillisSpan, PeerId
 from protocol.wire import unpack
 from tests.make_job import make_limits, make_submission
-from tests.make_node import LISTED_S, Party, Started, ended
+from tests.make_node import LISTED_S, Party, Started, ended, stop
 
 RUN_MS = MillisSpan(600_000)
 
@@ -51,11 +51,6 @@ def party(tmp_path: Path, nursery: trio.Nursery) -> Party:
 
 def long(_run: Run) -> Script:
     return Script(lasts_ms=RUN_MS)
-
-
-async def stop(started: Started) -> None:
-    started.scope.cancel()
-    await started.ended.wait()
 
 
 def as_built(ports: Ports, _identity: Identity) -> Ports:

@@ -10,12 +10,7 @@ from p2pnode.matching.search import Wish
 from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.ports import advert_topics
 from protocol.units import Micros, PeerId
-from tests.make_node import Party, Started
-
-
-async def stop(started: Started) -> None:
-    started.scope.cancel()
-    await started.ended.wait()
+from tests.make_node import Party, stop
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from protocol.units import Digest, Micros, Millis, PeerId, PublicKey
 from tests.make_job import make_submission
 from tests.make_ledger import ledger, opened_ledger, statement
 from tests.make_ledger_faults import copy_of
-from tests.make_node import EPOCH, GENESIS, Party, Started, VirtualClock
+from tests.make_node import EPOCH, GENESIS, Party, Started, VirtualClock, stop
 
 LISTED_S = 5
 """By then every owner is in the directory, where light renters look."""
@@ -46,11 +46,6 @@ async def rent(renter: Started) -> JobFile:
             if driver.file.state in ENDED:
                 return driver.file
             await driver.changed.wait()
-
-
-async def stop(started: Started) -> None:
-    started.scope.cancel()
-    await started.ended.wait()
 
 
 def lose_power(node: Node) -> None:

@@ -10,8 +10,12 @@ from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.replication.conduct import (
     ALL_FEEDS_BURST,
     ALL_FEEDS_PER_S,
+    CONFLICT_ENTRIES,
     FEEDS_BURST,
     FEEDS_PER_S,
+    SPARE,
+    STRANGERS_BURST,
+    STRANGERS_PER_S,
     Conduct,
 )
 from p2pnode.replication.replication import Replication
@@ -113,3 +117,44 @@ async def test_a_lease_with_a_newcomer_goes_through_where_no_stranger_has_room(
     (lease,) = owner.node.ports.ledger.state.leases()
     assert lease.is_accepted
     assert (lease.owner, lease.renter) == tuple(parties)
+
+
+async def test_strangers_entries_come_at_a_bounded_pace(autojump_clock: trio.abc.Clock) -> None:
+    conduct = Conduct()
+    for _ in range(STRANGERS_BURST):
+        await conduct.wait_stranger(peer(1))
+    assert trio.current_time() == pytest.approx(0, abs=0.01)
+    for _ in range(100):
+        await conduct.wait_stranger(peer(1), 64, spent_s=0.02)
+    own_s = STRANGERS_PER_S / 64 * 0.02
+    assert trio.current_time() == pytest.approx(100 * 0.02 / (SPARE + own_s), rel=0.1)
+
+
+async def test_a_flood_of_many_strangers_leaves_half_of_the_time(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    conduct = Conduct()
+    spent = 0.0
+
+    async def bring(number: int) -> None:
+        nonlocal spent
+        # So many at once are never within what is earned meanwhile.
+        await conduct.wait_stranger(peer(number), STRANGERS_BURST)
+        while True:
+            await conduct.wait_stranger(peer(number), STRANGERS_BURST, spent_s=2)
+            spent += 2
+
+    with trio.move_on_after(30):
+        async with trio.open_nursery() as nursery:
+            for number in range(16):
+                nursery.start_soon(bring, number)
+    assert spent == pytest.approx(30 * SPARE, abs=2)
+
+
+async def test_conflicts_come_at_a_pace_that_leaves_time_for_others(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    conduct = Conduct()
+    for _ in range((STRANGERS_BURST + STRANGERS_PER_S) // CONFLICT_ENTRIES):
+        await conduct.wait_conflict(peer(1))
+    assert trio.current_time() == pytest.approx(1, abs=0.2)

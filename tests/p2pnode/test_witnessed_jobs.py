@@ -15,7 +15,7 @@ from p2pnode.receipt_check import verify_receipt
 from p2pnode.reputation_views import reputation_of
 from protocol.units import MillisSpan, PublicKey
 from tests.make_job import make_submission
-from tests.make_node import LISTED_S, Party, Started, ended
+from tests.make_node import LISTED_S, Party, Started, ended, stop
 
 DEAR = 900_000
 """More than any job here pays, so these only witness; their adverts tell where they are."""
@@ -28,11 +28,6 @@ def party(tmp_path: Path, nursery: trio.Nursery) -> Party:
 
 def feed_of(started: Started) -> PublicKey:
     return started.node.identity.feed.public
-
-
-async def stop(started: Started) -> None:
-    started.scope.cancel()
-    await started.ended.wait()
 
 
 async def test_a_witnessed_lease_is_accepted_with_its_cosignatures_and_the_receipt_has_them(
