@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from p2pnode.cli import COMMANDS
+from testnet import cli
+from testnet.bench.cli import bench
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -29,6 +31,12 @@ def test_the_first_screen_has_the_two_commands_and_both_are_targets() -> None:
 def test_every_command_is_in_the_table() -> None:
     for command in COMMANDS:
         assert f"| `p2pnode {command}" in README
+
+
+def test_every_command_of_a_testnet_is_in_the_table() -> None:
+    rows = re.findall(r"^\| `p2pnode testnet ([^`]+)`", README, flags=re.MULTILINE)
+    named = {word for row in rows for word in re.findall(r"[a-z-]+", row)}
+    assert named >= {*cli.testnet.commands, *bench.commands}
 
 
 def test_the_sample_configuration_is_valid() -> None:
