@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from p2pnode.cli import COMMANDS
+from testnet import cli
 from testnet.bench.cli import bench
-from testnet.cli import testnet
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -36,7 +36,7 @@ def test_every_command_is_in_the_table() -> None:
 def test_every_command_of_a_testnet_is_in_the_table() -> None:
     rows = re.findall(r"^\| `p2pnode testnet ([^`]+)`", README, flags=re.MULTILINE)
     named = {word for row in rows for word in re.findall(r"[a-z-]+", row)}
-    assert named >= {*testnet.commands, *bench.commands}
+    assert named >= {*cli.testnet.commands, *bench.commands}
 
 
 def test_the_sample_configuration_is_valid() -> None:
