@@ -33,7 +33,18 @@ def founded(folder: Path) -> tuple[str, str]:
 
 def rents(renter: str) -> Any:
     return document(
-        "run", "--region", "DE", "--time", "1m", "--wait", "1m", "--home", renter, "--", "true"
+        "run",
+        "--region",
+        "DE",
+        "--time",
+        "1m",
+        "--wait",
+        "1m",
+        "--home",
+        renter,
+        "--",
+        "sleep",
+        "1",
     )
 
 
