@@ -160,6 +160,8 @@ def test_interrupting_run_detaches_and_the_job_goes_on(home: str) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell gives its background commands, and so these tests, ears that do not hear it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     ) as running:
         assert running.stdout is not None
         assert running.stderr is not None
