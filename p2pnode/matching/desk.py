@@ -11,9 +11,11 @@ import trio
 
 from ledger.entry import Entry
 from p2pnode.clock import WallClock
+from p2pnode.matching.free_units import TurnOf
 from p2pnode.matching.provider import Provider
-from p2pnode.matching.quoting import No, Question, TurnOf, quote
+from p2pnode.matching.quoting import No, Question, quote
 from p2pnode.network.exchange import Handler
+from protocol.answers import check_takes
 from protocol.auction import Bid, Refusal, Reply, Rfq, Take, check_rfq
 from protocol.certificate import Certificate
 from protocol.codec import decode, encode
@@ -21,7 +23,6 @@ from protocol.errors import PeerFault, Unavailable
 from protocol.genesis import Genesis, net_of
 from protocol.lease import LeaseRequest, check_request
 from protocol.limits import BIDS_OUTSTANDING_MAX, FRAME_BYTES_MAX, QUOTE_BYTES_MAX, SEAL_BYTES
-from protocol.scoring import check_takes
 from protocol.signing import Signer
 from protocol.units import Digest, Millis, PeerId, PublicKey
 from protocol.wire import Sealed, pack, unpack

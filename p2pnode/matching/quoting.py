@@ -1,18 +1,15 @@
 """Whether we quote for a request, and what. Pure; the owner's policy and books are arguments."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from msgspec import UNSET
-
-from ledger.units_chain import Turn, next_place, overlaps
+from p2pnode.matching.free_units import TurnOf, free_units
+from p2pnode.matching.pricing import price
 from p2pnode.matching.provider import Posting, Shelf
-from p2pnode.matching.search import is_model
+from p2pnode.matching.shape import shortfall
 from p2pnode.quantities import format_span
-from protocol.auction import Bid, Need, Reason, Rfq
-from protocol.lease import Terms, UnitTurn
-from protocol.limits import OPEN_INTERVALS_SOFT_MAX
+from protocol.auction import Bid, Reason, Rfq
+from protocol.lease import Terms
 from protocol.units import Digest, Millis, MillisSpan, PublicKey
 
 LEAD_MS: Final = MillisSpan(500)
@@ -20,11 +17,6 @@ LEAD_MS: Final = MillisSpan(500)
 BID_LIFE_MS: Final = MillisSpan(10_000)
 LAPSE_MS: Final = MillisSpan(60_000)
 """A grant without a job holds the units this long."""
-
-TurnOf = Callable[[bytes], Turn | None]
-"""The newest ledger entry of one of our units."""
-
-ISOLATIONS: Final = ("process", "container", "hardened", "gvisor", "vm", "tee")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +46,13 @@ def quote(
     rfq = question.rfq
     if shelf is None or posting.ask is None:
         return No("CLOSED", "nothing is offered under that name")
-    if why := _policy(rfq, posting) or _shape(rfq.need, shelf, posting):
-        return why
+    if why := _policy(rfq, posting):
+        return No("POLICY", why)
+    asked = price(rfq, posting)
+    if asked is None:
+        return No("POLICY", f"tier {rfq.tier} is not offered")
+    if why := shortfall(rfq.need, shelf, posting):
+        return No("SHAPE", why)
     start = Millis(max(rfq.start_ms, now + LEAD_MS))
     end = Millis(start + (rfq.end_ms - rfq.start_ms))
     units = free_units(shelf, turn_of, start=start, end=end)
@@ -69,7 +66,7 @@ def quote(
         tier=rfq.tier,
         start_ms=start,
         end_ms=end,
-        micro_per_gpu_hour=posting.ask,
+        micro_per_gpu_hour=asked,
         money=posting.money,
         period_ms=posting.period_ms,
         notice_ms=rfq.notice_ms,
@@ -82,53 +79,11 @@ def quote(
     )
 
 
-def free_units(
-    shelf: Shelf, turn_of: TurnOf, *, start: Millis, end: Millis
-) -> tuple[UnitTurn, ...]:
-    """The shelf's units that nobody holds within [start, end), with their next counters."""
-    found = []
-    for unit in shelf.units:
-        turn = turn_of(unit)
-        held = () if turn is None else turn.open
-        if len(held) < OPEN_INTERVALS_SOFT_MAX and not overlaps(held, start, end):
-            found.append(UnitTurn(unit=unit, ctr=next_place(turn).ctr))
-    return tuple(found)
-
-
-def _policy(rfq: Rfq, posting: Posting) -> No | None:
+def _policy(rfq: Rfq, posting: Posting) -> str | None:
     span = rfq.end_ms - rfq.start_ms
-    if rfq.tier not in posting.tiers or rfq.tier == "gold":
-        return No("POLICY", f"tier {rfq.tier} is not offered")
     if rfq.money != posting.money:
-        return No("POLICY", f"asks in {posting.money}")
+        return f"asks in {posting.money}"
     if not posting.lease_ms_min <= span <= posting.lease_ms_max:
         least, most = map(format_span, (posting.lease_ms_min, posting.lease_ms_max))
-        return No("POLICY", f"leases of {least} to {most} only")
-    return None
-
-
-def _shape(need: Need, shelf: Shelf, posting: Posting) -> No | None:
-    if need.gpus > len(shelf.units):
-        return No("SHAPE", f"has {len(shelf.units)} GPUs")
-    if need.vram_mib_min > shelf.vram:
-        return No("SHAPE", f"has {shelf.vram} MiB")
-    if need.models is not UNSET and not any(is_model(shelf.model, name) for name in need.models):
-        return No("SHAPE", f"is a {shelf.model}")
-    if need.regions is not UNSET and posting.region not in need.regions:
-        return No("SHAPE", f"is in {posting.region}")
-    if need.isolation_min is not UNSET and ISOLATIONS.index(posting.isolation) < ISOLATIONS.index(
-        need.isolation_min
-    ):
-        return No("SHAPE", f"isolates by {posting.isolation}")
-    return _host(need, posting)
-
-
-def _host(need: Need, posting: Posting) -> No | None:
-    for wanted, there, name in (
-        (need.cpus_min, posting.cpus, "cores"),
-        (need.memory_mib_min, posting.memory_mib, "MiB of memory"),
-        (need.disk_mib_min, posting.disk_mib, "MiB of disk"),
-    ):
-        if wanted is not UNSET and wanted > there:
-            return No("SHAPE", f"has {there} {name}")
+        return f"leases of {least} to {most} only"
     return None

@@ -16,20 +16,14 @@ from p2pnode.clock import WallClock
 from p2pnode.matching.book import Offer
 from p2pnode.matching.search import Wish, search
 from protocol.advert import Tier, ask_for
+from protocol.answers import check_bid, check_refusal
 from protocol.auction import Bid, Need, Refusal, Reply, Rfq, Take
 from protocol.codec import decode, encode
 from protocol.errors import P2PError, PeerFault, Unavailable
 from protocol.genesis import Genesis, net_of
 from protocol.lease import LeaseRequest, charge, digest_of_terms
 from protocol.limits import FRAME_BYTES_MAX, REQUEST_LIFE_MS_MAX
-from protocol.scoring import (
-    AuctionRecord,
-    Heard,
-    check_bid,
-    check_refusal,
-    expected_cost,
-    ranking,
-)
+from protocol.scoring import AuctionRecord, Heard, expected_cost, ranking
 from protocol.signing import Signer
 from protocol.units import Digest, Mebibytes, Micros, Millis, MillisSpan, PeerId, PublicKey
 from protocol.wire import Sealed, pack, unpack

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from protocol.answers import check_bid, check_refusal
 from protocol.auction import Bid, Refusal, Reply, Rfq
 from protocol.codec import encode
 from protocol.errors import PeerFault
 from protocol.genesis import Bounds, net_of
 from protocol.lease import LeaseRequest, digest_of_terms
-from protocol.scoring import check_bid, check_refusal
 from protocol.signing import digest, peer_id_of
 from protocol.units import Millis, MillisSpan
 from protocol.wire import Sealed, pack, unpack

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from protocol.advert import Advert, check_advert
+from protocol.answers import check_bid, check_refusal, check_takes
 from protocol.auction import (
     Bid,
     BidCommit,
@@ -43,15 +44,7 @@ from protocol.offers import (
 from protocol.payment import PaymentReference, reference_of
 from protocol.rail import RailReceipt, check_rail_receipt
 from protocol.rules import RULES, RULES_DIGEST
-from protocol.scoring import (
-    AuctionRecord,
-    check_auction,
-    check_bid,
-    check_refusal,
-    check_takes,
-    expected_cost,
-    ranking,
-)
+from protocol.scoring import AuctionRecord, check_auction, expected_cost, ranking
 from protocol.signing import Signer, digest, is_signed, is_sound, key_of, preimage
 from protocol.tick import Outcome, Tick, check_tick
 from protocol.units import (
