@@ -1,0 +1,25 @@
+"""Which units of an owner are free when a renter wants some. Pure."""
+
+from collections.abc import Callable
+
+from ledger.units_chain import Turn, next_place, overlaps
+from p2pnode.matching.provider import Shelf
+from protocol.lease import UnitTurn
+from protocol.limits import OPEN_INTERVALS_SOFT_MAX
+from protocol.units import Millis
+
+TurnOf = Callable[[bytes], Turn | None]
+"""The newest ledger entry of one of our units."""
+
+
+def free_units(
+    shelf: Shelf, turn_of: TurnOf, *, start: Millis, end: Millis
+) -> tuple[UnitTurn, ...]:
+    """The shelf's units that nobody holds within [start, end), with their next counters."""
+    found = []
+    for unit in shelf.units:
+        turn = turn_of(unit)
+        held = () if turn is None else turn.open
+        if len(held) < OPEN_INTERVALS_SOFT_MAX and not overlaps(held, start, end):
+            found.append(UnitTurn(unit=unit, ctr=next_place(turn).ctr))
+    return tuple(found)
