@@ -67,9 +67,10 @@ class Order:
     quorum: int = 0
     """Of how many of them; 0 without any."""
 
-    def wish(self) -> Wish:
-        """The order as a filter of adverts."""
+    def wish(self, now: Millis | None = None) -> Wish:
+        """The order as a filter of adverts; with `now`, for a lease from then on."""
         need = self.need
+        start = None if now is None else Millis(now + START_MS)
         return Wish(
             gpus=need.gpus,
             vram_min=Mebibytes(need.vram_mib_min),
@@ -78,6 +79,7 @@ class Order:
             tier=self.tier,
             ask_max=self.ask_max,
             money=self.money,
+            during=None if start is None else (start, Millis(start + self.span_ms)),
         )
 
 
@@ -172,7 +174,7 @@ class Renter:
         seed = self._random_bytes(16)
         answers = _Answers()
         offers = list(self._offers())
-        found = search(offers, order.wish())
+        found = search(offers, order.wish(self._clock.now()))
         answers.why.update(found.misfits)
         left = self._open_to(order, list(found.fits), answers)
         for _ in range(ROUNDS_MAX):

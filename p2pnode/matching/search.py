@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from p2pnode.matching.book import Offer
-from protocol.advert import Tier, ask_for
-from protocol.units import Mebibytes, Micros
+from protocol.advert import Tier, ask_for, is_closed
+from protocol.units import Mebibytes, Micros, Millis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +19,8 @@ class Wish:
     tier: Tier = "silver"
     ask_max: Micros | None = None
     money: str | None = None
+    during: tuple[Millis, Millis] | None = None
+    """When it would be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ def misfit(offer: Offer, wish: Wish) -> str | None:
         return "vram"
     if wish.regions and advert.region not in wish.regions:
         return "region"
+    if wish.during is not None and is_closed(advert, *wish.during):
+        return "closed"
     if advert.free < wish.gpus:
         return "busy" if advert.units >= wish.gpus else "gpus"
     if wish.tier not in {ask.tier for ask in advert.tiers}:
