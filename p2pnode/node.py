@@ -20,9 +20,11 @@ from p2pnode.links import Links
 from p2pnode.lookout import Lookout
 from p2pnode.matching.book import Book, Offer, Outcome
 from p2pnode.matching.desk import Books, Desk
+from p2pnode.matching.journal import Journal
 from p2pnode.matching.offer_sync import OfferSync
 from p2pnode.matching.provider import Provider, shelves_of
 from p2pnode.matching.renter import Renter
+from p2pnode.matching.rivals import rivals_in
 from p2pnode.matching.search import Wish
 from p2pnode.memo import certificate_memo
 from p2pnode.network.exchange import Exchange, Handler, answer_ping
@@ -251,6 +253,7 @@ class Node:
             bars=self.standing.bars,
             admit_job=self.workplace.admit,
             on_grant=lambda entry: self.workplace.begin(self.books.granted(entry)),
+            journal=Journal(ports.cabinet, rivals=rivals_in(self._offers_of_others)),
             clock=ports.clock,
         )
 

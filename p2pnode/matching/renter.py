@@ -5,7 +5,7 @@ SPEC.md sections 9 and 12. What was seen, bid and chosen is kept, so that anybod
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import trio
@@ -14,7 +14,7 @@ from msgspec import UNSET
 from ledger.witness_bodies import Cosigned
 from p2pnode.clock import WallClock
 from p2pnode.matching.book import Offer
-from p2pnode.matching.search import Wish, search
+from p2pnode.matching.search import Wish, search, wish_of
 from protocol.advert import Tier, ask_for
 from protocol.answers import check_bid, check_refusal
 from protocol.auction import Bid, Need, Refusal, Reply, Rfq, Take
@@ -25,7 +25,7 @@ from protocol.lease import LeaseRequest, charge, digest_of_terms
 from protocol.limits import FRAME_BYTES_MAX, REQUEST_LIFE_MS_MAX
 from protocol.scoring import AuctionRecord, Heard, expected_cost, ranking
 from protocol.signing import Signer
-from protocol.units import Digest, Mebibytes, Micros, Millis, MillisSpan, PeerId, PublicKey
+from protocol.units import Digest, Micros, Millis, MillisSpan, PeerId, PublicKey
 from protocol.wire import Sealed, pack, unpack
 
 log = logging.getLogger(__name__)
@@ -69,16 +69,7 @@ class Order:
 
     def wish(self) -> Wish:
         """The order as a filter of adverts."""
-        need = self.need
-        return Wish(
-            gpus=need.gpus,
-            vram_min=Mebibytes(need.vram_mib_min),
-            models=() if need.models is UNSET else need.models,
-            regions=() if need.regions is UNSET else need.regions,
-            tier=self.tier,
-            ask_max=self.ask_max,
-            money=self.money,
-        )
+        return replace(wish_of(self.need, self.tier, self.money), ask_max=self.ask_max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from msgspec import UNSET
+
 from p2pnode.matching.book import Offer
 from protocol.advert import Tier, ask_for
+from protocol.auction import Need
 from protocol.units import Mebibytes, Micros
 
 
@@ -19,6 +22,18 @@ class Wish:
     tier: Tier = "silver"
     ask_max: Micros | None = None
     money: str | None = None
+
+
+def wish_of(need: Need, tier: Tier, money: str | None) -> Wish:
+    """What is needed of a node, as a filter of adverts."""
+    return Wish(
+        gpus=need.gpus,
+        vram_min=Mebibytes(need.vram_mib_min),
+        models=() if need.models is UNSET else need.models,
+        regions=() if need.regions is UNSET else need.regions,
+        tier=tier,
+        money=money,
+    )
 
 
 @dataclass(frozen=True, slots=True)
