@@ -44,6 +44,8 @@ def shelf(**changes: Any) -> Shelf:
         "vram": Mebibytes(24_564),
         "source": "nvml",
         "units": make.UNITS,
+        "driver": "570.86.15",
+        "compute": (8, 9),
         **changes,
     }
     return Shelf(**fields)
