@@ -33,7 +33,7 @@ from p2pnode.network.peers import Peers
 from p2pnode.own_feed import begin_own_feed
 from p2pnode.own_time import latest_signed
 from p2pnode.policy import Policy
-from p2pnode.ports import Ports, advert_topics, is_light, posting_of, topic_name
+from p2pnode.ports import Ports, advert_topics, is_light, own_region, posting_of, topic_name
 from p2pnode.rejoin import Rejoin
 from p2pnode.replication.replication import Replication
 from p2pnode.replication.spread import SPREAD_TO, SPREAD_TO_LIGHT, Spreader
@@ -269,6 +269,7 @@ class Node:
             witness=self.witnesses.gather,
             random_bytes=ports.random_bytes,
             clock=ports.clock,
+            region=own_region(self.config),
         )
         self.jobs = Jobs(
             lambda jobs: JobDesk(

@@ -14,9 +14,10 @@ from p2pnode.cabinet import MemoryCabinet
 from p2pnode.matching.book import Offer
 from p2pnode.matching.desk import Books, Desk
 from p2pnode.matching.journal import Journal
+from p2pnode.matching.order import Order
 from p2pnode.matching.provider import Posting, Provider, Shelf
 from p2pnode.matching.quoting import No, Question, quote
-from p2pnode.matching.renter import Order, Renter, Witness
+from p2pnode.matching.renter import Renter, Witness
 from protocol.advert import Advert
 from protocol.auction import Bid, Reply, Rfq, Take
 from protocol.certificate import Certificate, read_certificate
