@@ -6,7 +6,7 @@ Kept light, since the command line loads it: no keys, no network, no scheduler.
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -14,7 +14,14 @@ import msgspec
 from msgspec import Struct
 
 from p2pnode.config_keys import ARRAYS, KEYS, TABLES, line_of, nearest_key
-from p2pnode.quantities import Money, format_money, format_rate, format_span
+from p2pnode.quantities import (
+    Exchange,
+    Money,
+    format_exchange,
+    format_money,
+    format_rate,
+    format_span,
+)
 from protocol.errors import LocalFault
 from protocol.units import Mebibytes, MillisSpan
 
@@ -39,6 +46,9 @@ class Network(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """From one advert to the next."""
     gossip: GossipChoice = "auto"
     """Whether the node is part of the gossip meshes; auto: unless it only rents."""
+    down: int | None = None
+    """Kilobits per second that jobs may count on; None: adverts do not say."""
+    up: int | None = None
     witness: bool = True
     """Whether the node cosigns leases of others and looks after them when it is asked to."""
 
@@ -111,6 +121,8 @@ class Renting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Feed keys whose cosignatures we want before we accept a lease; empty: none."""
     quorum: int = 0
     """Of how many of them; 0: more than half."""
+    rates: tuple[Exchange, ...] = ()
+    """At which offers in other money are taken; without, they match nothing."""
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -239,6 +251,7 @@ docker_socket = {_quoted(config.workloads.docker_socket)}
 lost_after = {_quoted(format_span(config.renting.lost_after))}  # then a job of ours moves
 witnesses = {_listed(config.renting.witnesses)}  # feeds that must cosign before we accept a lease
 quorum = {config.renting.quorum}  # how many of them; 0: more than half
+rates = {_listed(map(format_exchange, config.renting.rates))}  # "EUR=1.08 USD": take euros so
 
 # GPUs that do not exist, for test networks; one such table for each model.
 {gpus or example}"""
@@ -267,7 +280,7 @@ def _gpu_text(gpu: SimulatedGpu, mark: str) -> str:
     )
 
 
-def _listed(items: tuple[str, ...]) -> str:
+def _listed(items: Iterable[str]) -> str:
     return f"[{', '.join(_quoted(item) for item in items)}]"
 
 

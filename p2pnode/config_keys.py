@@ -14,10 +14,15 @@ from p2pnode.opening import (
     parse_opening,
 )
 from p2pnode.quantities import (
+    BANDWIDTH_EXAMPLE,
+    EXCHANGE_EXAMPLE,
     RATE_EXAMPLE,
     SUM_EXAMPLE,
+    Exchange,
     Money,
     mib_floor,
+    parse_bandwidth,
+    parse_exchange,
     parse_rate,
     parse_size,
     parse_span,
@@ -44,6 +49,8 @@ _ANNOUNCE_PATTERN: Final = r"\A/[!-~]{1,127}\Z"
 """As protocol.advert.Address, since adverts carry these."""
 _KEY_PATTERN: Final = r"\A[0-9a-f]{64}\Z"
 _KEY_EXAMPLE: Final = "7f" * 32
+RATES_MAX: Final = 32
+"""As p2pnode.matching.order.Choice."""
 RAILS_MAX: Final = 16
 """Rails that one owner can look after."""
 _LISTEN_PATTERN: Final = r"\A/[!-~]{1,255}\Z"
@@ -151,6 +158,22 @@ def _dates(value: object) -> tuple[str, ...]:
     return tuple(map(check_date, _list("", most=366)(value)))
 
 
+def _bandwidth(value: object) -> int:
+    kbit_s = parse_bandwidth(_any_text(value))
+    if not 1 <= kbit_s <= 10**12:
+        raise ValueError
+    return kbit_s
+
+
+def _rates(value: object) -> tuple[Exchange, ...]:
+    if not isinstance(value, list) or len(value) > RATES_MAX:
+        raise ValueError
+    rates = tuple(parse_exchange(_any_text(item)) for item in value)
+    if len({(rate.code, rate.worth.code): rate for rate in rates}) < len(rates):
+        raise ValueError
+    return rates
+
+
 _any_text: Final = _text("")
 
 KEYS: Final = {
@@ -192,6 +215,12 @@ KEYS: Final = {
     ),
     "network.gossip": Key(
         read=_text(rf"\A({'|'.join(GOSSIP)})\Z"), wanted="auto, on or off", example='"auto"'
+    ),
+    "network.down": Key(
+        read=_bandwidth, wanted="a bandwidth to 1000 Gbit/s", example=f'"{BANDWIDTH_EXAMPLE}"'
+    ),
+    "network.up": Key(
+        read=_bandwidth, wanted="a bandwidth to 1000 Gbit/s", example=f'"{BANDWIDTH_EXAMPLE}"'
     ),
     "network.witness": Key(read=_flag, wanted="true or false", example="true"),
     "pricing.ask": Key(
@@ -263,6 +292,11 @@ KEYS: Final = {
         read=_list(_KEY_PATTERN, most=WITNESSES_MAX),
         wanted=f"a list of at most {WITNESSES_MAX} different feed keys of 64 hex digits",
         example=f'["{_KEY_EXAMPLE}"]',
+    ),
+    "renting.rates": Key(
+        read=_rates,
+        wanted=f"a list of at most {RATES_MAX} rates, each of a pair once",
+        example=f'["{EXCHANGE_EXAMPLE}"]',
     ),
     "renting.quorum": Key(
         read=_number(0, WITNESSES_MAX),

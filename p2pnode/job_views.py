@@ -13,11 +13,11 @@ from p2pnode.api.job_documents import (
     AuctionDocument,
     JobDocument,
     JobListDocument,
-    JobOrder,
     LeaseDocument,
     LeaseListDocument,
     ReceiptDocument,
 )
+from p2pnode.api.wanted_documents import JobOrder
 from p2pnode.config import Renting
 from p2pnode.execution.archive import Packed, pack, unpack
 from p2pnode.execution.run_log import end_of
@@ -28,7 +28,8 @@ from p2pnode.network.peer_text import peer_text
 from p2pnode.node import Node
 from p2pnode.receipt_check import outcome_document
 from p2pnode.reputation_views import feed_named
-from protocol.auction import Bid, Need, Refusal
+from p2pnode.wanted import choice_of, need_of
+from protocol.auction import Bid, Refusal
 from protocol.codec import decode
 from protocol.errors import LocalFault, PeerFault
 from protocol.job import Input, Job, JobLimits
@@ -64,6 +65,7 @@ class JobViews:
                 order,
                 None if packed is None else Input(digest=packed.digest, bytes=packed.bytes),
                 witnesses,
+                renting=self._node.config.renting,
             )
         )
         return self._document(file)
@@ -220,7 +222,12 @@ def _witness_named(node: Node, text: str) -> PublicKey:
 
 
 def _submission(
-    job: str, order: JobOrder, archive: Input | None, by: tuple[tuple[PublicKey, ...], int]
+    job: str,
+    order: JobOrder,
+    archive: Input | None,
+    by: tuple[tuple[PublicKey, ...], int],
+    *,
+    renting: Renting,
 ) -> Submission:
     witnesses, quorum = by
     return Submission(
@@ -229,12 +236,8 @@ def _submission(
         variables=order.variables,
         image=order.image,
         input=archive,
-        need=Need(
-            gpus=order.gpus,
-            vram_mib_min=order.vram_mib_min,
-            models=order.models or UNSET,
-            regions=order.regions or UNSET,
-        ),
+        need=need_of(order, order),
+        choice=choice_of(order, renting, order.money),
         tier=order.tier,
         limits=JobLimits(
             time_ms=MillisSpan(order.time_ms),

@@ -20,9 +20,11 @@ from p2pnode.links import Links
 from p2pnode.lookout import Lookout
 from p2pnode.matching.book import Book, Offer, Outcome
 from p2pnode.matching.desk import Books, Desk
+from p2pnode.matching.journal import Journal
 from p2pnode.matching.offer_sync import OfferSync
 from p2pnode.matching.provider import Provider, shelves_of
 from p2pnode.matching.renter import Renter
+from p2pnode.matching.rivals import rivals_in
 from p2pnode.matching.search import Wish
 from p2pnode.memo import certificate_memo
 from p2pnode.network.exchange import Exchange, Handler, answer_ping
@@ -32,7 +34,7 @@ from p2pnode.own_feed import begin_own_feed
 from p2pnode.own_terms import OwnTerms
 from p2pnode.own_time import latest_signed
 from p2pnode.policy import Policy
-from p2pnode.ports import Ports, advert_topics, is_light, posting_of, topic_name
+from p2pnode.ports import Ports, advert_topics, is_light, own_region, posting_of, topic_name
 from p2pnode.rejoin import Rejoin
 from p2pnode.replication.replication import Replication
 from p2pnode.replication.spread import SPREAD_TO, SPREAD_TO_LIGHT, Spreader
@@ -180,24 +182,19 @@ class Node:
 
     def _build_offers(self, incarnation: int) -> None:
         ports = self.ports
-        self.terms = OwnTerms(
-            posting_of(self.config, self.genesis, ports),
-            config=self.config,
-            ports=ports,
-            changed=lambda posting: self.provider.post(posting),  # noqa: PLW0108
-        )
         self.provider = Provider(
             signer=self.identity.feed,
             certificate=self.identity.certificate_raw,
             genesis=self.genesis,
             incarnation=incarnation,
-            posting=self.terms.posting,
+            posting=posting_of(self.config, self.genesis, ports),
             addresses=lambda: self.config.network.announce or ports.transport.addresses(),
             free_of=self.books.free_of,
             announce=self._announce,
             rng=ports.rng,
             clock=ports.clock,
         )
+        self.terms = OwnTerms(self.provider, config=self.config, ports=ports)
         self.lookout = Lookout(
             directory=ports.directory,
             streams=ports.transport,
@@ -258,6 +255,7 @@ class Node:
             bars=self.standing.bars,
             admit_job=self.workplace.admit,
             on_grant=lambda entry: self.workplace.begin(self.books.granted(entry)),
+            journal=Journal(ports.cabinet, rivals=rivals_in(self._offers_of_others)),
             clock=ports.clock,
         )
 
@@ -273,6 +271,7 @@ class Node:
             witness=self.witnesses.gather,
             random_bytes=ports.random_bytes,
             clock=ports.clock,
+            region=own_region(self.config),
         )
         self.jobs = Jobs(
             lambda jobs: JobDesk(

@@ -3,7 +3,6 @@
 What was said is written before it counts, holds across restarts, and goes to new leases only.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -13,7 +12,7 @@ from msgspec import UNSET, UnsetType, structs
 
 from p2pnode.cabinet import RECORD_BYTES_MAX
 from p2pnode.config import Availability, Config
-from p2pnode.matching.provider import Posting
+from p2pnode.matching.provider import Posting, Provider
 from p2pnode.matching.timetable import EVENTS_BYTES_MAX, Timetable, Window, check_window
 from p2pnode.ports import Ports
 from protocol.codec import Instant, Wire, decode, encode
@@ -46,15 +45,17 @@ class OwnTerms:
 
     def __init__(
         self,
-        posting: Posting,
+        provider: Provider,
         *,
         config: Config,
         ports: Ports,
-        changed: Callable[[Posting], None],
     ) -> None:
-        """`posting` is what config.toml says but for its windows. Raises LocalFault."""
+        """The provider's first posting is what config.toml says without windows.
+
+        Raises LocalFault.
+        """
         self._cabinet = cabinet = ports.cabinet
-        self._changed = changed
+        self._provider = provider
         self._clock = ports.clock
         self._configured = tuple(
             _window_of(each, f"c{number}", now=self._clock.now())
@@ -69,20 +70,25 @@ class OwnTerms:
         raw = cabinet.get(_PAUSE)
         self._pause = None if raw is None else decode(raw, PauseRecord, size_max=RECORD_BYTES_MAX)
         self._woken = trio.Event()
-        self.posting = replace(
-            posting, timetable=Timetable(self.windows), paused=self.pause is not None
+        self._provider.post(
+            replace(self.posting, timetable=Timetable(self.windows), paused=self.pause is not None)
         )
 
     async def run(self) -> None:
         """End a pause that has an end when it comes."""
         while True:
             pause = self.pause
-            self._post(replace(self.posting, paused=pause is not None))
+            self._provider.post(replace(self.posting, paused=pause is not None))
             until = None if pause is None or pause.until_ms is UNSET else pause.until_ms
             seconds = float("inf") if until is None else (until - self._clock.now()) / 1_000
             with trio.move_on_after(max(seconds, 0)):
                 await self._woken.wait()
             self._woken = trio.Event()
+
+    @property
+    def posting(self) -> Posting:
+        """What is offered now."""
+        return self._provider.posting
 
     @property
     def windows(self) -> tuple[Window, ...]:
@@ -138,15 +144,11 @@ class OwnTerms:
         timetable = Timetable((*self._configured, *record.windows))
         self._cabinet.put(_WINDOWS, encode(record))
         self._kept = record
-        self._post(replace(self.posting, timetable=timetable))
+        self._provider.post(replace(self.posting, timetable=timetable))
 
     def _wake(self) -> None:
-        self._post(replace(self.posting, paused=self.pause is not None))
+        self._provider.post(replace(self.posting, paused=self.pause is not None))
         self._woken.set()
-
-    def _post(self, posting: Posting) -> None:
-        self.posting = posting
-        self._changed(posting)
 
 
 def _window_of(choice: Availability, name: str, *, now: Millis) -> Window:

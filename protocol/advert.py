@@ -64,7 +64,7 @@ class Surcharge(Wire, frozen=True, kw_only=True):
 
 
 class Host(Wire, frozen=True, kw_only=True):
-    """What comes with each GPU, as the owner declares it; all of it optional."""
+    """What the node has beside its GPUs, in all, as the owner declares it; all of it optional."""
 
     cpus: UInt | UnsetType = UNSET
     memory_mib: MibCount | UnsetType = UNSET

@@ -9,7 +9,6 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
-from protocol.advert import Tier
 from protocol.answers import check_answer, gpu_span
 from protocol.auction import Bid, Need, Refusal, Rfq
 from protocol.codec import Hash, Id16, UInt, Wire
@@ -101,9 +100,9 @@ def order_of(record: AuctionRecord, net: NetId) -> list[Digest]:
     return [digest for number in sorted(rounds) for digest in ranking(rounds[number], record.seed)]
 
 
-def _wanted(rfq: Rfq) -> tuple[Need, Tier, str, int, int]:
-    """What all questions of one auction have in common."""
-    return rfq.need, rfq.tier, rfq.money, rfq.notice_ms, rfq.end_ms - rfq.start_ms
+def _wanted(rfq: Rfq) -> tuple[Need, str, int, int]:
+    """What all questions of one auction have in common; of tiers, any of several may do."""
+    return rfq.need, rfq.money, rfq.notice_ms, rfq.end_ms - rfq.start_ms
 
 
 def check_auction(record: AuctionRecord, net: NetId) -> Digest | None:

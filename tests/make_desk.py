@@ -10,11 +10,14 @@ from msgspec import UNSET
 from ledger.entry import Entry
 from ledger.intervals import Interval
 from ledger.units_chain import Turn
+from p2pnode.cabinet import MemoryCabinet
 from p2pnode.matching.book import Offer
 from p2pnode.matching.desk import Books, Desk
+from p2pnode.matching.journal import Journal
+from p2pnode.matching.order import Order
 from p2pnode.matching.provider import Posting, Provider, Shelf
 from p2pnode.matching.quoting import No, Question, quote
-from p2pnode.matching.renter import Order, Renter, Witness
+from p2pnode.matching.renter import Renter, Witness
 from protocol.advert import Advert
 from protocol.auction import Bid, Reply, Rfq, Take
 from protocol.certificate import Certificate, read_certificate
@@ -42,6 +45,8 @@ def shelf(**changes: Any) -> Shelf:
         "vram": Mebibytes(24_564),
         "source": "nvml",
         "units": make.UNITS,
+        "driver": "570.86.15",
+        "compute": (8, 9),
         **changes,
     }
     return Shelf(**fields)
@@ -121,6 +126,7 @@ class Owner:
     granted: list[Entry] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     barred: dict[PublicKey, str] = field(default_factory=dict)
+    journal: Journal = field(default_factory=lambda: Journal(MemoryCabinet()))
     lie: Reply | None = None
     """Said to every question, if it is there."""
 
@@ -152,6 +158,7 @@ class Owner:
             bars=self.barred.get,
             admit_job=self._admit,
             on_grant=self.granted.append,
+            journal=self.journal,
             clock=self.clock,
         )
 

@@ -11,11 +11,11 @@ from p2pnode.api.job_documents import (
     FetchOrder,
     JobDocument,
     JobListDocument,
-    JobOrder,
     LeaseListDocument,
     ReceiptCheck,
     ReceiptDocument,
 )
+from p2pnode.api.wanted_documents import JobOrder
 
 LOG_BYTES_MAX = 1_048_576
 

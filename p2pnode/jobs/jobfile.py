@@ -6,7 +6,8 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
 from p2pnode.cabinet import Cabinet
-from p2pnode.matching.renter import Order, Taking
+from p2pnode.matching.order import ANY, Choice, Order
+from p2pnode.matching.renter import Taking
 from protocol.advert import Tier
 from protocol.auction import Need
 from protocol.codec import (
@@ -63,6 +64,7 @@ class JobFile(Wire, frozen=True, kw_only=True):
     money: CurrencyCode
     ask_max: Money | UnsetType = UNSET
     total_max: Money | UnsetType = UNSET
+    choice: Choice = ANY
     patience_ms: Span
     give_up_ms: Instant
     """Without a lease by then, the job has failed; after a move the patience begins anew."""
@@ -93,6 +95,7 @@ class JobFile(Wire, frozen=True, kw_only=True):
             ask_max=None if self.ask_max is UNSET else self.ask_max,
             total_max=None if self.total_max is UNSET else self.total_max,
             job=digest_of_job(self.job),
+            choice=self.choice,
             avoid=tuple(PublicKey(owner) for owner in self.avoid),
             witnesses=() if self.witnesses is UNSET else self.witnesses,
             quorum=0 if self.quorum is UNSET else self.quorum,

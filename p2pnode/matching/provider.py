@@ -12,7 +12,7 @@ from msgspec import UNSET
 from p2pnode.clock import WallClock
 from p2pnode.gpus import Gpu
 from p2pnode.matching.timetable import ALWAYS, DAY_SLOTS, Timetable
-from protocol.advert import Advert, Isolation, Tier, TierAsk
+from protocol.advert import Advert, Host, Isolation, Tier, TierAsk
 from protocol.genesis import Genesis, net_of
 from protocol.gpu_class import gpu_class
 from protocol.signing import Signer, digest
@@ -41,22 +41,27 @@ class Shelf:
     vram: Mebibytes
     source: Literal["nvml", "simulated"]
     units: tuple[bytes, ...]
+    driver: str = ""
+    """Version; empty where none is known."""
+    compute: tuple[int, int] | None = None
 
 
 def shelves_of(gpus: tuple[Gpu, ...]) -> tuple[Shelf, ...]:
     """The GPUs grouped by what a renter can tell apart."""
-    units: dict[tuple[str, Mebibytes, Literal["nvml", "simulated"]], list[bytes]] = {}
+    alike: dict[tuple[str, Mebibytes, Literal["nvml", "simulated"]], list[Gpu]] = {}
     for gpu in gpus:
-        units.setdefault((gpu.model, gpu.vram, gpu.source), []).append(gpu.unit)
+        alike.setdefault((gpu.model, gpu.vram, gpu.source), []).append(gpu)
     return tuple(
         Shelf(
             group=digest("unit-group", f"{source}/{vram}/{model}".encode())[:16],
             model=model,
             vram=vram,
             source=source,
-            units=tuple(members),
+            units=tuple(gpu.unit for gpu in members),
+            driver=members[0].driver,
+            compute=members[0].compute,
         )
-        for (model, vram, source), members in sorted(units.items())
+        for (model, vram, source), members in sorted(alike.items(), key=lambda pair: pair[0])
     )
 
 
@@ -81,6 +86,22 @@ class Posting:
     timetable: Timetable = ALWAYS
     paused: bool = False
     """Nothing is offered until the owner says otherwise."""
+    down_kbit_s: int | None = None
+    """As the owner declares it; None is not told."""
+    up_kbit_s: int | None = None
+
+
+def stated_host(shelf: Shelf, posting: Posting) -> Host:
+    """What an advert says of the node beside its GPUs: all that is known, and nothing else."""
+    return Host(
+        cpus=posting.cpus,
+        memory_mib=posting.memory_mib or UNSET,
+        disk_mib=posting.disk_mib or UNSET,
+        down_kbit_s=UNSET if posting.down_kbit_s is None else posting.down_kbit_s,
+        up_kbit_s=UNSET if posting.up_kbit_s is None else posting.up_kbit_s,
+        driver=shelf.driver or UNSET,
+        compute=UNSET if shelf.compute is None else shelf.compute,
+    )
 
 
 class Provider:
@@ -198,6 +219,7 @@ class Provider:
             region=posting.region,
             addresses=self._addresses(),
             open_until_ms=UNSET if until is None else until,
+            host=stated_host(shelf, posting),
             lease_ms_min=posting.lease_ms_min,
             lease_ms_max=posting.lease_ms_max,
             calendar=(

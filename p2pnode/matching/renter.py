@@ -14,10 +14,11 @@ from msgspec import UNSET
 from ledger.witness_bodies import Cosigned
 from p2pnode.clock import WallClock
 from p2pnode.matching.book import Offer
-from p2pnode.matching.search import Wish, search
-from protocol.advert import Tier, ask_for
+from p2pnode.matching.order import START_MS, Order
+from p2pnode.matching.search import Known, converted, search, tier_of
+from protocol.advert import Region, Tier, ask_for
 from protocol.answers import check_bid, check_refusal
-from protocol.auction import Bid, Need, Refusal, Reply, Rfq, Take
+from protocol.auction import Bid, Refusal, Reply, Rfq, Take
 from protocol.codec import decode, encode
 from protocol.errors import P2PError, PeerFault, Unavailable
 from protocol.genesis import Genesis, net_of
@@ -25,15 +26,13 @@ from protocol.lease import LeaseRequest, charge, digest_of_terms
 from protocol.limits import FRAME_BYTES_MAX, REQUEST_LIFE_MS_MAX
 from protocol.scoring import AuctionRecord, Heard, expected_cost, ranking
 from protocol.signing import Signer
-from protocol.units import Digest, Mebibytes, Micros, Millis, MillisSpan, PeerId, PublicKey
+from protocol.units import Digest, Millis, MillisSpan, PeerId, PublicKey
 from protocol.wire import Sealed, pack, unpack
 
 log = logging.getLogger(__name__)
 
 QUOTE_S: Final = 1.2
 """Owners that have not answered by then are left out of this auction."""
-START_MS: Final = 1_500
-"""From the question to the start of the lease: time to gather bids, to choose, to be granted."""
 TAKE_S: Final = 1.5
 """An owner that has been asked to grant is waited for this long, within the request's life."""
 SHORTLIST_MAX: Final = 8
@@ -43,44 +42,6 @@ ROUNDS_MAX: Final = 3
 RFQ_LIFE_MS: Final = 5_000
 
 Ask = Callable[[PeerId, str, bytes], Awaitable[bytes]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What a renter wants, and what it pays at most."""
-
-    need: Need
-    tier: Tier
-    span_ms: MillisSpan
-    notice_ms: MillisSpan
-    money: str
-    ask_max: Micros | None
-    """Per GPU-hour."""
-    total_max: Micros | None
-    """For the whole span."""
-    job: Digest | None
-    """Digest of the encoded job; each owner gets it sealed to its own key."""
-    avoid: tuple[PublicKey, ...] = ()
-    """Owners that have failed this order before."""
-    witnesses: tuple[PublicKey, ...] = ()
-    """Whose cosignatures the renter wants before it accepts a grant."""
-    quorum: int = 0
-    """Of how many of them; 0 without any."""
-
-    def wish(self, now: Millis | None = None) -> Wish:
-        """The order as a filter of adverts; with `now`, for a lease from then on."""
-        need = self.need
-        start = None if now is None else Millis(now + START_MS)
-        return Wish(
-            gpus=need.gpus,
-            vram_min=Mebibytes(need.vram_mib_min),
-            models=() if need.models is UNSET else need.models,
-            regions=() if need.regions is UNSET else need.regions,
-            tier=self.tier,
-            ask_max=self.ask_max,
-            money=self.money,
-            during=None if start is None else (start, Millis(start + self.span_ms)),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +118,9 @@ class Renter:
         witness: Witness,
         random_bytes: Callable[[int], bytes],
         clock: WallClock,
+        region: Region | None = None,
     ) -> None:
+        """`region`: ours, told to owners; None where it is not known."""
         self._signer = signer
         self._genesis = genesis
         self._net = net_of(genesis)
@@ -168,13 +131,14 @@ class Renter:
         self._witness = witness
         self._random_bytes = random_bytes
         self._clock = clock
+        self._region = region
 
     async def rent(self, order: Order, *, seal_job: SealJob, remember: Remember) -> Won:
         """The first bid, best first, that its owner grants. Raises NoMatch."""
         seed = self._random_bytes(16)
         answers = _Answers()
         offers = list(self._offers())
-        found = search(offers, order.wish(self._clock.now()))
+        found = search(offers, order.wish(self._clock.now()), self.known_of)
         answers.why.update(found.misfits)
         left = self._open_to(order, list(found.fits), answers)
         for _ in range(ROUNDS_MAX):
@@ -226,8 +190,8 @@ class Renter:
             log.info("bid refused", extra={"owner": offer.signer.hex(), "rule": fault.rule})
             answers.count("invalid")
         else:
-            if self._is_dear(bid.body, order):
-                answers.count("price")
+            if (limit := self._beyond(bid.body, order)) is not None:
+                answers.count(limit)
                 return
             heard = Heard(
                 rfq=raw,
@@ -324,11 +288,12 @@ class Renter:
             incarnation=offer.advert.incarnation,
             seq=offer.advert.seq,
             need=order.need,
-            tier=order.tier,
+            tier=tier_of(offer, order.wish()) or order.tier,
             start_ms=Millis(now + START_MS),
             end_ms=Millis(now + START_MS + order.span_ms),
             notice_ms=order.notice_ms,
-            money=order.money,
+            money=offer.advert.money,
+            region=UNSET if self._region is None else self._region,
             nonce=self._random_bytes(16),
             issued_ms=now,
             not_after_ms=Millis(now + RFQ_LIFE_MS),
@@ -358,13 +323,23 @@ class Renter:
             not_after_ms=Millis(now + REQUEST_LIFE_MS_MAX),
         )
 
-    def _is_dear(self, bid: Bid, order: Order) -> bool:
-        if order.ask_max is not None and bid.micro_per_gpu_hour > order.ask_max:
-            return True
+    def _beyond(self, bid: Bid, order: Order) -> str | None:
+        """Which limit of the order the bid breaks, in a word; None if it keeps all of them."""
+        wish = order.wish()
+        price = converted(bid.micro_per_gpu_hour, bid.money, wish)
+        if price is None:
+            return "money"
+        if order.ask_max is not None and price > order.ask_max:
+            return "price"
         span = MillisSpan(order.span_ms * order.need.gpus)
-        return (
-            order.total_max is not None and charge(span, bid.micro_per_gpu_hour) > order.total_max
-        )
+        if order.total_max is not None and charge(span, price) > order.total_max:
+            return "total"
+        is_late = wish.end_by_ms is not None and bid.end_ms > wish.end_by_ms
+        return "deadline" if is_late else None
+
+    def known_of(self, offer: Offer) -> Known:
+        """What we know of an offer's owner by ourselves."""
+        return Known(reliability_ppm=self._reliability_ppm(offer.signer))
 
 
 def _shortlist(offers: list[Offer], tier: Tier) -> tuple[list[Offer], list[Offer]]:

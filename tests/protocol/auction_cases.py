@@ -26,7 +26,9 @@ def rfq_cases() -> list[Case]:
         "owner": (bytes(31),),
         "group": (bytes(15),),
         "need": (need(gpus=0), need(gpus=9), need(vram_mib_min=0), need(models=()),
-                 need(models=("m",) * 17), need(regions=("XXX",)), need(isolation_min="none")),
+                 need(models=("m",) * 17), need(regions=("XXX",)), need(isolation_min="none"),
+                 need(driver_min=()), need(driver_min=(1,) * 5), need(compute_min=(8,))),
+        "region": ("de",),
         "tier": ("iron",),
         "start_ms": (0,),
         "nonce": (bytes(15),),
@@ -36,7 +38,11 @@ def rfq_cases() -> list[Case]:
         raw = sealed(make.rfq(**changes), RENTER)
         return {"name": name, "bytes": raw.hex(), "rule": rule, "now": now}
 
+    whole = need(models=("H100", "A100-80GB"), regions=("DE", "FR"), isolation_min="container",
+                 cpus_min=8, memory_mib_min=32_000, disk_mib_min=100_000, down_kbit_s_min=100_000,
+                 up_kbit_s_min=50_000, driver_min=(550, 54, 14), compute_min=(8, 9))  # fmt: skip
     rules = [
+        rule("that needs all there is", None, need=whole, region="DE"),
         rule("to another owner", "rfq.owner", owner=STRANGER.public),
         rule("for a millisecond", None, end_ms=NOW + 1_001),
         rule("for no time", "rfq.span", end_ms=NOW + 1_000),
