@@ -123,6 +123,18 @@ class Workloads(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     engine: EngineChoice = "auto"
     docker_socket: str = "/var/run/docker.sock"
+    allow_images: tuple[str, ...] = ()
+    """By digest or repository; where there are any, nothing else is run."""
+    deny_images: tuple[str, ...] = ()
+    allow_renters: tuple[str, ...] = ()
+    """By feed or account."""
+    deny_renters: tuple[str, ...] = ()
+    allow_regions: tuple[str, ...] = ()
+    """Those that renters say they are in."""
+    deny_regions: tuple[str, ...] = ()
+    allow_networks: tuple[str, ...] = ()
+    """From which renters connect."""
+    deny_networks: tuple[str, ...] = ()
 
 
 class Renting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

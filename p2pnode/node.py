@@ -240,6 +240,7 @@ class Node:
                 host=ports.host,
                 isolation=ports.engine.isolation,
                 credit=self.credit_line.refusal,
+                screens=self.terms.rules.bars_job,
             ).refusal,
             leases=self.books.leases,
         )
@@ -255,6 +256,7 @@ class Node:
             ),
             who_is=self.links.who_is,
             bars=self.standing.bars,
+            screens=self.terms.screen,
             admit_job=self.workplace.admit,
             on_grant=lambda entry: self.workplace.begin(self.books.granted(entry)),
             journal=Journal(ports.cabinet, rivals=rivals_in(self._offers_of_others)),

@@ -13,6 +13,7 @@ from p2pnode.api.job_routes import job_routes
 from p2pnode.api.ledger_routes import ledger_routes
 from p2pnode.api.money_routes import money_routes
 from p2pnode.api.owner_routes import owner_routes
+from p2pnode.api.rule_routes import rule_routes
 from p2pnode.api.server import serve_api
 from p2pnode.home import Home, locked, make_folders
 from p2pnode.job_views import JobViews
@@ -26,6 +27,7 @@ from p2pnode.node import Node
 from p2pnode.owner_views import OwnerViews
 from p2pnode.ports import Ports
 from p2pnode.real_node import BARE, Disk, opened, same
+from p2pnode.rule_views import RuleViews
 from p2pnode.status import offered, services_of
 from protocol.errors import P2PError
 
@@ -98,6 +100,7 @@ async def _serve(node: Node, home: Home, on_ready: Callable[[Ready], None]) -> N
             *job_routes(jobs),
             *ledger_routes(ledger),
             *money_routes(money_views(node)),
+            *rule_routes(RuleViews(node.terms.rules)),
             *owner_routes(OwnerViews(node, lambda: offered(node))),
         ],
     )

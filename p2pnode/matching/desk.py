@@ -71,12 +71,16 @@ class Desk:
         books: Books,
         who_is: WhoIs,
         bars: Callable[[PublicKey], str | None],
+        screens: Callable[[Certificate, Rfq | None], str | None],
         admit_job: AdmitJob,
         on_grant: Callable[[Entry], None],
         journal: Journal,
         clock: WallClock,
     ) -> None:
-        """`bars` says why we do not deal with a renter at all."""
+        """`bars` says why nobody should deal with a renter, `screens` why its owner does not.
+
+        The latter knows a request for quote or, when a bid is taken, none.
+        """
         self._signer = signer
         self._genesis = genesis
         self._net = net_of(genesis)
@@ -84,6 +88,7 @@ class Desk:
         self._books = books
         self._who_is = who_is
         self._bars = bars
+        self._screens = screens
         self._admit_job = admit_job
         self._on_grant = on_grant
         self.journal: Final = journal
@@ -111,11 +116,11 @@ class Desk:
             if fault.rule not in {"rfq.stale", "rfq.future"}:
                 raise
             return encode(self._no_quote(sealed, No("STALE", f"our clock says {now} ms"), now))
-        return encode(self._quote(sealed, now))
+        return encode(self._quote(sealed, self._who_is(peer), now))
 
-    def _quote(self, sealed: Sealed[Rfq], now: Millis) -> Reply:
+    def _quote(self, sealed: Sealed[Rfq], renter: Certificate, now: Millis) -> Reply:
         rfq = sealed.body
-        if why := self._bars(sealed.signer):
+        if why := self._bars(sealed.signer) or self._screens(renter, rfq):
             return self._no_quote(sealed, No("POLICY", why), now)
         shelf = next((s for s in self._provider.shelves if s.group == rfq.group), None)
         answer = quote(
@@ -178,7 +183,7 @@ class Desk:
         if bid is None or bid.body.valid_until_ms < now or sealed.body.start_ms < now:
             return encode(self._no_lease(sealed, No("STALE", "the bid is over"), now))
         check_takes(sealed, bid)
-        if why := self._bars(sealed.signer):
+        if why := self._bars(sealed.signer) or self._screens(self._who_is(peer), None):
             return encode(self._no_lease(sealed, No("POLICY", why), now))
         job = None if take.job is msgspec.UNSET else take.job
         try:
