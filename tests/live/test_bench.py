@@ -39,6 +39,8 @@ def test_gossip_reaches_every_node() -> None:
     assert document["figures"]["pairs_lost"] == 0
 
 
+@pytest.mark.live
+@pytest.mark.timeout(240)
 def test_grants_tells_how_soon_each_renter_had_its_lease() -> None:
     document = bench("grants", "--nodes", "4", "--renters", "2", "--jobs", "2")
     assert document["figures"]["jobs"] == 4
