@@ -20,6 +20,7 @@ from p2pnode.links import Links
 from p2pnode.lookout import Lookout
 from p2pnode.matching.book import Book, Offer, Outcome
 from p2pnode.matching.desk import Books, Desk
+from p2pnode.matching.holds import Holds
 from p2pnode.matching.offer_sync import OfferSync
 from p2pnode.matching.provider import Provider, shelves_of
 from p2pnode.matching.renter import Renter
@@ -247,6 +248,7 @@ class Node:
                 granted=ledger.grant_for,
                 height=self.books.height,
             ),
+            holds=Holds(ports.cabinet),
             who_is=self.links.who_is,
             bars=self.standing.bars,
             admit_job=self.workplace.admit,
