@@ -69,7 +69,7 @@ class Rfq(Wire, frozen=True, kw_only=True):
     notice_ms: Span
     money: CurrencyCode
     hold: Literal["yes"] | UnsetType = UNSET
-    """Present: an exclusive bid is wanted, so that several leases are had together or not at all."""
+    """Present: an exclusive bid is wanted, so that several leases come together or not at all."""
     nonce: Id16
     issued_ms: Instant
     not_after_ms: Instant

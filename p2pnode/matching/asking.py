@@ -66,9 +66,9 @@ def is_dear(bid: Bid, order: Order) -> bool:
     """Whether the bid is above what the renter pays per GPU-hour, or for all of the time."""
     if order.ask_max is not None and bid.micro_per_gpu_hour > order.ask_max:
         return True
-    return order.total_max is not None and total_of(bid, order) > order.total_max
+    return order.total_max is not None and total_of(bid.micro_per_gpu_hour, order) > order.total_max
 
 
-def total_of(bid: Bid, order: Order) -> Micros:
-    """What the bid costs if all of the time is used."""
-    return charge(MillisSpan(order.span_ms * order.need.gpus), bid.micro_per_gpu_hour)
+def total_of(micro_per_gpu_hour: Micros, order: Order) -> Micros:
+    """What a lease at this price costs if all of the time is used."""
+    return charge(MillisSpan(order.span_ms * order.need.gpus), micro_per_gpu_hour)
