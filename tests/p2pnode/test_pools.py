@@ -131,6 +131,7 @@ async def test_the_limit_of_the_whole_is_that_of_all_nodes_together(
 async def test_k2_k3_one_lost_node_is_looked_for_alone(
     party: Party, autojump_clock: trio.abc.Clock
 ) -> None:
+    await party.add(ask=None)  # whom everybody calls first
     owners = [await party.start(party.build(ask=ask, script=long)) for ask in (300_000, 310_000)]
     renter = await party.add(ask=None, gossip="on")
     await trio.sleep(LISTED_S)
