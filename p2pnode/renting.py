@@ -50,7 +50,38 @@ def build_renting(
         random_bytes=ports.random_bytes,
         clock=ports.clock,
     )
-    jobs = Jobs(
+    jobs = _jobs(config, genesis, ports, links, keeping, renter, look_around)
+    pooling = Pooling(
+        signer=identity.feed,
+        genesis=genesis,
+        offers=offers,
+        ask=links.ask,
+        bars=keeping.standing.bars,
+        random_bytes=ports.random_bytes,
+        rng=ports.rng,
+        clock=ports.clock,
+    )
+    pools = Pools(
+        jobs=jobs,
+        pooling=pooling,
+        cabinet=ports.cabinet,
+        clock=ports.clock,
+        random_bytes=ports.random_bytes,
+        look_around=look_around,
+    )
+    return Renting(renter=renter, jobs=jobs, pools=pools)
+
+
+def _jobs(  # noqa: PLR0917 - each is one part
+    config: Config,
+    genesis: Genesis,
+    ports: Ports,
+    links: Links,
+    keeping: Bookkeeping,
+    renter: Renter,
+    look_around: Callable[[Wish], Awaitable[None]],
+) -> Jobs:
+    return Jobs(
         lambda jobs: Desk(
             renter=renter,
             cabinet=ports.cabinet,
@@ -71,21 +102,3 @@ def build_renting(
         ),
         cabinet=ports.cabinet,
     )
-    pools = Pools(
-        jobs=jobs,
-        pooling=Pooling(
-            signer=identity.feed,
-            genesis=genesis,
-            offers=offers,
-            ask=links.ask,
-            bars=keeping.standing.bars,
-            random_bytes=ports.random_bytes,
-            rng=ports.rng,
-            clock=ports.clock,
-        ),
-        cabinet=ports.cabinet,
-        clock=ports.clock,
-        random_bytes=ports.random_bytes,
-        look_around=look_around,
-    )
-    return Renting(renter=renter, jobs=jobs, pools=pools)
