@@ -6,13 +6,11 @@ whom to ask, never to choose who wins.
 """
 
 import math
-import struct
 from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-_FORM: Final = struct.Struct(">iiiII")
-COORDINATE_BYTES: Final = _FORM.size
+COORDINATE_BYTES: Final = 20
 _TUNING: Final = 0.25
 """Both constants of the paper, ce and cc."""
 ERROR_MAX_PPM: Final = 1_000_000
@@ -70,15 +68,19 @@ def moved(own: Coordinate, other: Coordinate, rtt_us: int, rng: Random) -> Coord
 
 def encode_coordinate(coordinate: Coordinate) -> bytes:
     """As adverts carry it. SPEC.md 8.6."""
-    c = coordinate
-    return _FORM.pack(c.x_us, c.y_us, c.z_us, c.height_us, c.error_ppm)
+    parts = [part.to_bytes(4, "big", signed=True) for part in _place(coordinate)]
+    rest = [coordinate.height_us, coordinate.error_ppm]
+    return b"".join([*parts, *(part.to_bytes(4, "big") for part in rest)])
 
 
 def decode_coordinate(raw: bytes) -> Coordinate | None:
     """What an advert states; None for another scheme, and for places that are not on earth."""
     if len(raw) != COORDINATE_BYTES:
         return None
-    found = Coordinate(*_FORM.unpack(raw))
+    parts = [raw[i : i + 4] for i in range(0, COORDINATE_BYTES, 4)]
+    x, y, z = (int.from_bytes(part, "big", signed=True) for part in parts[:3])
+    height, error = (int.from_bytes(part, "big") for part in parts[3:])
+    found = Coordinate(x, y, z, height, error)
     is_near = all(abs(part) <= _FAR_US for part in (*_place(found), found.height_us))
     return found if is_near and 0 < found.error_ppm <= ERROR_MAX_PPM else None
 
