@@ -253,7 +253,7 @@ class Node:
             bars=self.standing.bars,
             admit_job=self.workplace.admit,
             on_grant=lambda entry: self.workplace.begin(self.books.granted(entry)),
-            journal=Journal(ports.cabinet, rivals=rivals_in(self._offers_of_others)),
+            journal=Journal(ports.cabinet, rivals=rivals_in(self.offers_of_others)),
             clock=ports.clock,
         )
 
@@ -262,7 +262,7 @@ class Node:
         self.renter = Renter(
             signer=self.identity.feed,
             genesis=self.genesis,
-            offers=self._offers_of_others,
+            offers=self.offers_of_others,
             ask=self.links.ask,
             reliability_ppm=self.standing.reliability_ppm,
             bars=self.standing.bars,
@@ -389,7 +389,7 @@ class Node:
         self.replication.tell(peer)
         self.spreader.note()
 
-    def _offers_of_others(self) -> list[Offer]:
+    def offers_of_others(self) -> list[Offer]:
         own = self.identity.feed.public
         offers = self.book.open_offers(self.ports.clock.now())
         return [offer for offer in offers if offer.signer != own]

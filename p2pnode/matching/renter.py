@@ -39,6 +39,8 @@ SHORTLIST_MAX: Final = 8
 PER_ACCOUNT_MAX: Final = 2
 """So that one account with many peers cannot fill a shortlist."""
 ROUNDS_MAX: Final = 3
+MISSED_MAX: Final = 256
+"""Jobs without a match whose last auction is remembered."""
 RFQ_LIFE_MS: Final = 5_000
 
 Ask = Callable[[PeerId, str, bytes], Awaitable[bytes]]
@@ -132,6 +134,8 @@ class Renter:
         self._random_bytes = random_bytes
         self._clock = clock
         self._region = region
+        self.missed: Final[dict[Digest | None, dict[str, int]]] = {}
+        """Job -> what each offer failed for in its last auction; gone once one is won."""
 
     async def rent(self, order: Order, *, seal_job: SealJob, remember: Remember) -> Won:
         """The first bid, best first, that its owner grants. Raises NoMatch."""
@@ -151,20 +155,34 @@ class Renter:
             if won is not None:
                 taking, grant, cosigned, bid = won
                 record = _record(answers, seed, len(offers))
+                self.missed.pop(order.job, None)
                 return Won(taking=taking, grant=grant, cosigned=cosigned, bid=bid, record=record)
+        self._miss(order, answers.why)
         raise NoMatch(len(offers), answers.why, _record(answers, seed, len(offers)))
+
+    def _miss(self, order: Order, why: dict[str, int]) -> None:
+        self.missed[order.job] = why
+        while len(self.missed) > MISSED_MAX:
+            del self.missed[next(iter(self.missed))]
 
     def _open_to(self, order: Order, offers: list[Offer], answers: _Answers) -> list[Offer]:
         """The offers of those that have not failed this order, nor proved to be cheats."""
         left: list[Offer] = []
         for offer in offers:
-            if self._bars(offer.signer) is not None:
-                answers.count("offender")
-            elif offer.signer in order.witnesses:
-                answers.count("witness")
-            elif offer.signer not in order.avoid:
+            why = self.shut_out(offer, order)
+            if why is None:
                 left.append(offer)
+            else:
+                answers.count(why)
         return left
+
+    def shut_out(self, offer: Offer, order: Order) -> str | None:
+        """Why its owner is not asked whatever it offers, in a word; None if it may be."""
+        if self._bars(offer.signer) is not None:
+            return "offender"
+        if offer.signer in order.witnesses:
+            return "witness"
+        return "failed before" if offer.signer in order.avoid else None
 
     async def _gather(self, order: Order, shortlist: list[Offer], answers: _Answers) -> None:
         """Ask all of the shortlist at once; who is silent by QUOTE_S is left out."""
