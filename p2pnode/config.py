@@ -74,6 +74,22 @@ class Pricing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Keys of payment rails whose holds we take for money."""
 
 
+class Availability(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[[availability]]`: times at which the node is open; without such a table, always."""
+
+    hours: str = ""
+    """In the short form, such as `22:00-06:00 daily`."""
+    file: str = ""
+    """In place of hours, a calendar by RFC 5545."""
+    tz: str = "UTC"
+    excepted: tuple[str, ...] = msgspec.field(default=(), name="except")
+    """Dates on which the hours do not begin."""
+    closed: bool = False
+    """Whether these are times at which it is closed; they go before others."""
+    floor: Money | None = None
+    """Least price while they are open, in place of other floors."""
+
+
 class SimulatedGpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[[gpu.simulated]]`: `count` alike GPUs that do not exist, for test networks."""
 
@@ -117,6 +133,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     roles: tuple[Role, ...] = ("owner", "renter")
     network: Network = Network()
     pricing: Pricing = Pricing()
+    availability: tuple[Availability, ...] = ()
     gpu: Gpu = Gpu()
     workloads: Workloads = Workloads()
     renting: Renting = Renting()
@@ -164,6 +181,7 @@ def read_config(text: str, *, origin: str, variables: Mapping[str, str]) -> Conf
 
     chosen = _read_table(tables, "", where)
     config = msgspec.convert(chosen, Config)
+    _check_availability(config, where)
     if config.pricing.min_lease > config.pricing.max_lease:
         key = "min_lease" if "min_lease" in chosen["pricing"] else "max_lease"
         raise LocalFault(
@@ -171,6 +189,15 @@ def read_config(text: str, *, origin: str, variables: Mapping[str, str]) -> Conf
             'write for example min_lease = "1m" and max_lease = "7d"',
         )
     return config
+
+
+def _check_availability(config: Config, where: "Where") -> None:
+    for number, window in enumerate(config.availability):
+        if bool(window.hours) == bool(window.file):
+            raise LocalFault(
+                f"{where(f'availability[{number}]')}: a window has either hours or a file.",
+                f"write for example hours = {KEYS['availability.hours'].example}",
+            )
 
 
 def default_config_text(config: Config = DEFAULTS) -> str:
@@ -184,6 +211,7 @@ def default_config_text(config: Config = DEFAULTS) -> str:
         else '# newcomer_credit = "1.20 USD"'
     )
     payout = f"payout = {_quoted(pricing.payout)}" if pricing.payout else '# payout = "IBAN ..."'
+    hours = "\n".join(_window_text(window, "") for window in config.availability)
     gpus = "\n".join(_gpu_text(gpu, "") for gpu in config.gpu.simulated)
     example = _gpu_text(SimulatedGpu(model="RTX 4090", vram=Mebibytes(24_564), count=2), "# ")
     return f"""\
@@ -213,6 +241,8 @@ billing = {_quoted(format_span(pricing.billing))}  # how long a renter may owe
 tiers = {_listed(pricing.tiers)}  # gold, silver, bronze
 rails = {_listed(pricing.rails)}  # keys of payment rails whose holds count as money
 
+# When the node is open; one such table for each window. Without any it is always open.
+{hours or _window_text(Availability(hours="22:00-06:00 daily", tz="Europe/Berlin"), "# ")}
 [workloads]
 engine = {_quoted(config.workloads.engine)}  # process, docker; auto: docker where its socket is
 docker_socket = {_quoted(config.workloads.docker_socket)}
@@ -225,6 +255,20 @@ rates = {_listed(map(format_exchange, config.renting.rates))}  # "EUR=1.08 USD":
 
 # GPUs that do not exist, for test networks; one such table for each model.
 {gpus or example}"""
+
+
+def _window_text(window: Availability, mark: str) -> str:
+    lines = [
+        f"hours = {_quoted(window.hours)}" if window.hours else f"file = {_quoted(window.file)}",
+        f"tz = {_quoted(window.tz)}",
+    ]
+    if window.excepted:
+        lines.append(f"except = {_listed(window.excepted)}  # dates")
+    if window.closed:
+        lines.append("closed = true")
+    if window.floor is not None:
+        lines.append(f"floor = {_quoted(format_rate(window.floor))}")
+    return "".join(f"{mark}{line}\n" for line in ["[[availability]]", *lines])
 
 
 def _gpu_text(gpu: SimulatedGpu, mark: str) -> str:

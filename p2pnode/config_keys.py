@@ -6,6 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from p2pnode.opening import (
+    OPENING_EXAMPLE,
+    ZONE_EXAMPLE,
+    check_date,
+    check_zone,
+    parse_opening,
+)
 from p2pnode.quantities import (
     BANDWIDTH_EXAMPLE,
     EXCHANGE_EXAMPLE,
@@ -137,6 +144,20 @@ def _sum(value: object) -> Money:
     return parse_sum(_any_text(value))
 
 
+def _hours(value: object) -> str:
+    text = _any_text(value)
+    parse_opening(text)
+    return text
+
+
+def _zone(value: object) -> str:
+    return check_zone(_any_text(value))
+
+
+def _dates(value: object) -> tuple[str, ...]:
+    return tuple(map(check_date, _list("", most=366)(value)))
+
+
 def _bandwidth(value: object) -> int:
     kbit_s = parse_bandwidth(_any_text(value))
     if not 1 <= kbit_s <= 10**12:
@@ -231,6 +252,20 @@ KEYS: Final = {
         wanted=f"a list of at most {RAILS_MAX} different keys of 64 hex digits",
         example=f'["{_KEY_EXAMPLE}"]',
     ),
+    "availability.hours": Key(read=_hours, wanted="opening hours", example=f'"{OPENING_EXAMPLE}"'),
+    "availability.file": Key(
+        read=_text(r"\A/[^\0]{1,1000}\Z"),
+        wanted="the absolute path of an iCalendar file",
+        example='"/home/me/rig.ics"',
+    ),
+    "availability.tz": Key(read=_zone, wanted="a time zone", example=f'"{ZONE_EXAMPLE}"'),
+    "availability.except": Key(
+        read=_dates, wanted="a list of at most 366 different dates", example='["2026-12-24"]'
+    ),
+    "availability.closed": Key(read=_flag, wanted="true or false", example="true"),
+    "availability.floor": Key(
+        read=_rate, wanted="a price for one GPU and one hour", example=f'"{RATE_EXAMPLE}"'
+    ),
     "gpu.simulated.model": Key(
         read=_text(_NAME_PATTERN),
         wanted="one line of 1 to 64 ASCII characters",
@@ -269,8 +304,16 @@ KEYS: Final = {
         example="2",
     ),
 }
-TABLES: Final = ("network", "pricing", "gpu", "gpu.simulated", "workloads", "renting")
-ARRAYS: Final = {"gpu.simulated": ("model", "vram")}
+TABLES: Final = (
+    "network",
+    "pricing",
+    "availability",
+    "gpu",
+    "gpu.simulated",
+    "workloads",
+    "renting",
+)
+ARRAYS: Final = {"gpu.simulated": ("model", "vram"), "availability": ()}
 """Tables that may be repeated, with the keys that each of them must have."""
 
 

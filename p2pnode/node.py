@@ -31,6 +31,7 @@ from p2pnode.network.exchange import Exchange, Handler, answer_ping
 from p2pnode.network.gossip import Feed
 from p2pnode.network.peers import Peers
 from p2pnode.own_feed import begin_own_feed
+from p2pnode.own_terms import OwnTerms
 from p2pnode.own_time import latest_signed
 from p2pnode.policy import Policy
 from p2pnode.ports import Ports, advert_topics, is_light, own_region, posting_of, topic_name
@@ -193,6 +194,7 @@ class Node:
             rng=ports.rng,
             clock=ports.clock,
         )
+        self.terms = OwnTerms(self.provider, config=self.config, ports=ports)
         self.lookout = Lookout(
             directory=ports.directory,
             streams=ports.transport,
@@ -351,6 +353,7 @@ class Node:
         shelves = shelves_of(gpus)
         self.provider.stock(shelves)
         await nursery.start(self.workplace.run)
+        nursery.start_soon(self.terms.run)
         await nursery.start(self.provider.run)
         if self.provider.posting.ask is not None:
             self.lookout.stock(shelves)
@@ -377,11 +380,8 @@ class Node:
 
     async def _announce(self, advert: Advert, sealed: bytes) -> None:
         self._take(None, sealed)
-        index = topic_index(
-            GpuClass(advert.gpu_class),
-            advert.region,
-            topics=self.genesis.bounds.advert_topics,
-        )
+        topics = self.genesis.bounds.advert_topics
+        index = topic_index(GpuClass(advert.gpu_class), advert.region, topics=topics)
         await self.ports.transport.publish(topic_name(self.net, index), sealed)
 
     def _tell(self, peer: PeerId) -> None:
@@ -390,9 +390,8 @@ class Node:
         self.spreader.note()
 
     def offers_of_others(self) -> list[Offer]:
-        own = self.identity.feed.public
         offers = self.book.open_offers(self.ports.clock.now())
-        return [offer for offer in offers if offer.signer != own]
+        return [offer for offer in offers if offer.signer != self.identity.feed.public]
 
     def _wants_feed(self, feed: PublicKey) -> bool:
         """A light client keeps the feeds of those it deals with."""

@@ -85,6 +85,7 @@ def quoted(
     of: Shelf | None = None,
     by: Posting | None = None,
     turns: dict[bytes, Turn] | None = None,
+    now: Millis = make.NOW,
 ) -> Bid | No:
     question = Question(rfq=rfq, digest=digest("rfq", encode(rfq)), renter=make.RENTER.public)
     return quote(
@@ -92,7 +93,7 @@ def quoted(
         shelf=of or shelf(),
         posting=by or posting(),
         turn_of=(turns or {}).get,
-        now=make.NOW,
+        now=now,
     )
 
 

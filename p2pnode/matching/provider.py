@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from p2pnode.clock import WallClock
 from p2pnode.gpus import Gpu
+from p2pnode.matching.timetable import ALWAYS, DAY_SLOTS, Timetable
 from protocol.advert import Advert, Host, Isolation, Tier, TierAsk
 from protocol.genesis import Genesis, net_of
 from protocol.gpu_class import gpu_class
@@ -82,6 +83,9 @@ class Posting:
     memory_mib: int
     disk_mib: int
     heartbeat_s: float
+    timetable: Timetable = ALWAYS
+    paused: bool = False
+    """Nothing is offered until the owner says otherwise."""
     down_kbit_s: int | None = None
     """As the owner declares it; None is not told."""
     up_kbit_s: int | None = None
@@ -150,10 +154,15 @@ class Provider:
         """What is free has changed: tell the network soon."""
         self._changed.set()
 
+    def post(self, posting: Posting) -> None:
+        """Offer on these terms from now on; what is leased already keeps its own."""
+        if posting != self.posting:
+            self.posting = posting
+            self._changed.set()
+
     def set_ask(self, ask: Micros) -> None:
-        """Change the posted price; what is leased already keeps its own."""
-        self.posting = replace(self.posting, ask=ask)
-        self._changed.set()
+        """Change the posted price alone, until there is a new posting."""
+        self.post(replace(self.posting, ask=ask))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Announce until cancelled, then withdraw."""
@@ -176,12 +185,16 @@ class Provider:
         for shelf in self._shelves:
             if self.posting.ask is None:
                 continue
-            advert = self._advert(shelf, state, self.posting.ask)
+            advert = self._advert(shelf, "withdrawn" if self.posting.paused else state)
             await self._announce(advert, pack(advert, signer=self._signer, net=self._net))
 
-    def _advert(self, shelf: Shelf, state: Literal["open", "withdrawn"], ask: Micros) -> Advert:
+    def _advert(self, shelf: Shelf, state: Literal["open", "withdrawn"]) -> Advert:
         now = self._clock.now()
         posting = self.posting
+        ask = posting.ask
+        assert ask is not None
+        hours = posting.timetable
+        until = hours.open_until(now)
         self._seq += 1
         return Advert(
             certificate=self._certificate,
@@ -205,7 +218,11 @@ class Provider:
             isolation=posting.isolation,
             region=posting.region,
             addresses=self._addresses(),
+            open_until_ms=UNSET if until is None else until,
             host=stated_host(shelf, posting),
             lease_ms_min=posting.lease_ms_min,
             lease_ms_max=posting.lease_ms_max,
+            calendar=(
+                hours.slots(now).to_bytes(DAY_SLOTS // 8, "little") if hours.is_bounded else UNSET
+            ),
         )

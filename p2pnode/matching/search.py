@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from p2pnode.matching.book import Offer
 from p2pnode.matching.drivers import version_of
 from p2pnode.matching.gpu_names import is_model
-from protocol.advert import Advert, Host, Isolation, Tier, ask_for
+from protocol.advert import Advert, Host, Isolation, Tier, ask_for, is_closed
 from protocol.answers import ISOLATIONS
 from protocol.auction import Need
 from protocol.lease import charge
@@ -260,6 +260,11 @@ def _total(offer: Offer, wish: Wish, _known: Known) -> str | None:
     return "total" if sum_ > wish.total_max else None
 
 
+def _closed(offer: Offer, wish: Wish, _known: Known) -> str | None:
+    assert wish.during is not None
+    return "closed" if is_closed(offer.advert, *wish.during) else None
+
+
 def _time(offer: Offer, wish: Wish, _known: Known) -> str | None:
     assert wish.during is not None
     span = wish.during[1] - wish.during[0]
@@ -325,6 +330,7 @@ FILTERS: Final = (
     _host("disk", "disk_mib_min", lambda host: host.disk_mib),
     _host("down", "down_kbit_s_min", lambda host: host.down_kbit_s),
     _host("up", "up_kbit_s_min", lambda host: host.up_kbit_s),
+    Filter("closed", _closed, lambda wish: wish.during),
     Filter("gpus", _gpus, lambda wish: wish.gpus),
     Filter("tier", _tier, lambda wish: wish.tiers),
     Filter("money", _money, lambda wish: wish.money),
