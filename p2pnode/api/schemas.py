@@ -5,6 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from p2pnode.api import (
+    auction_documents,
     documents,
     job_documents,
     ledger_documents,
@@ -21,6 +22,7 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 def _named() -> dict[str, type[msgspec.Struct]]:
     found = {}
     for module in (
+        auction_documents,
         documents,
         job_documents,
         ledger_documents,

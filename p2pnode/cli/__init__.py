@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "run": ("p2pnode.cli.run:run", "Run a program on somebody's GPU and follow it."),
     "job": ("p2pnode.cli.job:job", "Look after jobs: logs, outputs, bids, receipts."),
     "receipt": ("p2pnode.cli.receipt:receipt", "Check a receipt, without a node."),
+    "auction": ("p2pnode.cli.auction:auction", "Check who had to win an auction, without a node."),
     "lease": ("p2pnode.cli.lease:lease", "See the leases given and taken."),
     "ledger": ("p2pnode.cli.ledger:ledger", "See, verify and copy the replicated record."),
     "earn": ("p2pnode.cli.earn:earn", "See what this node has earned; confirm payments."),

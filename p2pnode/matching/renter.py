@@ -5,7 +5,7 @@ SPEC.md sections 9 and 12. What was seen, bid and chosen is kept, so that anybod
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import trio
@@ -14,17 +14,19 @@ from msgspec import UNSET
 from ledger.witness_bodies import Cosigned
 from p2pnode.clock import WallClock
 from p2pnode.matching.book import Offer
+from p2pnode.matching.hearing import Hearing
+from p2pnode.matching.judging import judged
 from p2pnode.matching.order import START_MS, Order
 from p2pnode.matching.search import Known, converted, search, tier_of
 from protocol.advert import Region, Tier, ask_for
-from protocol.answers import check_bid, check_refusal
-from protocol.auction import Bid, Refusal, Reply, Rfq, Take
+from protocol.answers import check_bid
+from protocol.auction import Bid, Reply, Rfq, Take
 from protocol.codec import decode, encode
 from protocol.errors import P2PError, PeerFault, Unavailable
 from protocol.genesis import Genesis, net_of
 from protocol.lease import LeaseRequest, charge, digest_of_terms
 from protocol.limits import FRAME_BYTES_MAX, REQUEST_LIFE_MS_MAX
-from protocol.scoring import AuctionRecord, Heard, expected_cost, ranking
+from protocol.scoring import AuctionRecord
 from protocol.signing import Signer
 from protocol.units import Digest, Millis, MillisSpan, PeerId, PublicKey
 from protocol.wire import Sealed, pack, unpack
@@ -91,20 +93,6 @@ Remember = Callable[[Taking], Awaitable[None]]
 """Durable before it returns."""
 
 
-@dataclass(slots=True)
-class _Answers:
-    """What the owners asked so far have said."""
-
-    bids: dict[Digest, tuple[Offer, Heard, Sealed[Bid]]] = field(default_factory=dict)
-    refusals: list[bytes] = field(default_factory=list)
-    why: dict[str, int] = field(default_factory=dict)
-    chosen: list[Digest] = field(default_factory=list)
-    round: int = 0
-
-    def count(self, reason: str) -> None:
-        self.why[reason] = self.why.get(reason, 0) + 1
-
-
 class Renter:
     """Our side of our auctions."""
 
@@ -139,8 +127,7 @@ class Renter:
 
     async def rent(self, order: Order, *, seal_job: SealJob, remember: Remember) -> Won:
         """The first bid, best first, that its owner grants. Raises NoMatch."""
-        seed = self._random_bytes(16)
-        answers = _Answers()
+        answers = Hearing(seed=self._random_bytes(16), weights=order.weights)
         offers = list(self._offers())
         found = search(offers, order.wish(self._clock.now()), self.known_of)
         answers.why.update(found.misfits)
@@ -151,21 +138,21 @@ class Renter:
                 break
             answers.round += 1
             await self._gather(order, shortlist, answers)
-            won = await self._take_best(order, answers, seed, (seal_job, remember))
+            won = await self._take_best(order, answers, seal_job, remember)
             if won is not None:
                 taking, grant, cosigned, bid = won
-                record = _record(answers, seed, len(offers))
+                record = answers.record(len(offers))
                 self.missed.pop(order.job, None)
                 return Won(taking=taking, grant=grant, cosigned=cosigned, bid=bid, record=record)
         self._miss(order, answers.why)
-        raise NoMatch(len(offers), answers.why, _record(answers, seed, len(offers)))
+        raise NoMatch(len(offers), answers.why, answers.record(len(offers)))
 
     def _miss(self, order: Order, why: dict[str, int]) -> None:
         self.missed[order.job] = why
         while len(self.missed) > MISSED_MAX:
             del self.missed[next(iter(self.missed))]
 
-    def _open_to(self, order: Order, offers: list[Offer], answers: _Answers) -> list[Offer]:
+    def _open_to(self, order: Order, offers: list[Offer], answers: Hearing) -> list[Offer]:
         """The offers of those that have not failed this order, nor proved to be cheats."""
         left: list[Offer] = []
         for offer in offers:
@@ -184,18 +171,20 @@ class Renter:
             return "witness"
         return "failed before" if offer.signer in order.avoid else None
 
-    async def _gather(self, order: Order, shortlist: list[Offer], answers: _Answers) -> None:
+    async def _gather(self, order: Order, shortlist: list[Offer], answers: Hearing) -> None:
         """Ask all of the shortlist at once; who is silent by QUOTE_S is left out."""
         with trio.move_on_after(QUOTE_S):
             async with trio.open_nursery() as nursery:
                 for offer in shortlist:
                     nursery.start_soon(self._ask_for_quote, order, offer, answers)
 
-    async def _ask_for_quote(self, order: Order, offer: Offer, answers: _Answers) -> None:
+    async def _ask_for_quote(self, order: Order, offer: Offer, answers: Hearing) -> None:
         raw = pack(self._rfq(order, offer), signer=self._signer, net=self._net)
         rfq = unpack(raw, self._net, Rfq)
+        began = trio.current_time()
         try:
             body = await self._ask(offer.certificate.peer_id, "rfq", raw)
+            rtt_ms = round((trio.current_time() - began) * 1_000)
             reply = decode(body, Reply, size_max=FRAME_BYTES_MAX)
             if reply.yes is UNSET:
                 self._note_refusal(reply, rfq.digest, offer, answers)
@@ -211,32 +200,24 @@ class Renter:
             if (limit := self._beyond(bid.body, order)) is not None:
                 answers.count(limit)
                 return
-            heard = Heard(
-                rfq=raw,
-                bid=reply.yes,
+            thought = judged(
+                offer,
                 reliability_ppm=self._reliability_ppm(offer.signer),
-                round=answers.round,
+                bytes_to_move=order.bytes_to_move,
+                rtt_ms=rtt_ms,
             )
-            answers.bids[bid.digest] = (offer, heard, bid)
+            answers.hear(offer, (raw, rfq.body), (reply.yes, bid), thought)
 
-    def _note_refusal(self, reply: Reply, of: Digest, offer: Offer, answers: _Answers) -> None:
-        assert reply.no is not UNSET
-        refusal = unpack(reply.no, self._net, Refusal)
-        check_refusal(refusal, of=of, owner=offer.signer, renter=self._signer.public)
-        answers.count(refusal.body.reason.lower())
-        answers.refusals.append(reply.no)
+    def _note_refusal(self, reply: Reply, of: Digest, offer: Offer, answers: Hearing) -> None:
+        answers.note_refusal(
+            reply, of=of, owner=offer.signer, renter=self._signer.public, net=self._net
+        )
 
     async def _take_best(
-        self, order: Order, answers: _Answers, seed: bytes, keep: tuple[SealJob, Remember]
+        self, order: Order, answers: Hearing, seal_job: SealJob, remember: Remember
     ) -> tuple[Taking, bytes, Cosigned | None, Bid] | None:
-        seal_job, remember = keep
-        scored = [
-            (digest, expected_cost(bid.body, reliability_ppm=heard.reliability_ppm))
-            for digest, (_, heard, bid) in answers.bids.items()
-            if heard.round == answers.round
-        ]
-        for digest in ranking(scored, seed):
-            offer, _, bid = answers.bids[digest]
+        for digest in answers.order():
+            offer, bid = answers.bids[digest].offer, answers.bids[digest].bid
             answers.chosen.append(digest)
             try:
                 job = seal_job(offer)
@@ -255,7 +236,7 @@ class Renter:
         return None
 
     async def _take(
-        self, taking: Taking, offer: Offer, answers: _Answers
+        self, taking: Taking, offer: Offer, answers: Hearing
     ) -> tuple[bytes, Cosigned | None] | None:
         digest = unpack(taking.request, self._net, LeaseRequest).digest
         try:
@@ -272,7 +253,7 @@ class Renter:
         return None
 
     async def _witnessed(
-        self, taking: Taking, grant: bytes, answers: _Answers
+        self, taking: Taking, grant: bytes, answers: Hearing
     ) -> tuple[bytes, Cosigned | None] | None:
         """The GRANT with what its witnesses signed; None if too few did, so that it is left."""
         try:
@@ -373,13 +354,3 @@ def _shortlist(offers: list[Offer], tier: Tier) -> tuple[list[Offer], list[Offer
         else:
             rest.append(offer)
     return chosen, rest
-
-
-def _record(answers: _Answers, seed: bytes, seen: int) -> AuctionRecord:
-    return AuctionRecord(
-        seed=seed,
-        offers_seen=seen,
-        bids=tuple(heard for _, heard, _ in answers.bids.values()),
-        refusals=tuple(answers.refusals),
-        chosen=tuple(answers.chosen),
-    )
