@@ -6,7 +6,7 @@ Kept light, since the command line loads it: no keys, no network, no scheduler.
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -14,7 +14,14 @@ import msgspec
 from msgspec import Struct
 
 from p2pnode.config_keys import ARRAYS, KEYS, TABLES, line_of, nearest_key
-from p2pnode.quantities import Money, format_money, format_rate, format_span
+from p2pnode.quantities import (
+    Exchange,
+    Money,
+    format_exchange,
+    format_money,
+    format_rate,
+    format_span,
+)
 from protocol.errors import LocalFault
 from protocol.units import Mebibytes, MillisSpan
 
@@ -39,6 +46,9 @@ class Network(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """From one advert to the next."""
     gossip: GossipChoice = "auto"
     """Whether the node is part of the gossip meshes; auto: unless it only rents."""
+    down: int | None = None
+    """Kilobits per second that jobs may count on; None: adverts do not say."""
+    up: int | None = None
     witness: bool = True
     """Whether the node cosigns leases of others and looks after them when it is asked to."""
 
@@ -62,6 +72,22 @@ class Pricing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Best first, as adverts list them."""
     rails: tuple[str, ...] = ()
     """Keys of payment rails whose holds we take for money."""
+
+
+class Availability(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[[availability]]`: times at which the node is open; without such a table, always."""
+
+    hours: str = ""
+    """In the short form, such as `22:00-06:00 daily`."""
+    file: str = ""
+    """In place of hours, a calendar by RFC 5545."""
+    tz: str = "UTC"
+    excepted: tuple[str, ...] = msgspec.field(default=(), name="except")
+    """Dates on which the hours do not begin."""
+    closed: bool = False
+    """Whether these are times at which it is closed; they go before others."""
+    floor: Money | None = None
+    """Least price while they are open, in place of other floors."""
 
 
 class SimulatedGpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -95,6 +121,8 @@ class Renting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Feed keys whose cosignatures we want before we accept a lease; empty: none."""
     quorum: int = 0
     """Of how many of them; 0: more than half."""
+    rates: tuple[Exchange, ...] = ()
+    """At which offers in other money are taken; without, they match nothing."""
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -105,6 +133,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     roles: tuple[Role, ...] = ("owner", "renter")
     network: Network = Network()
     pricing: Pricing = Pricing()
+    availability: tuple[Availability, ...] = ()
     gpu: Gpu = Gpu()
     workloads: Workloads = Workloads()
     renting: Renting = Renting()
@@ -152,6 +181,7 @@ def read_config(text: str, *, origin: str, variables: Mapping[str, str]) -> Conf
 
     chosen = _read_table(tables, "", where)
     config = msgspec.convert(chosen, Config)
+    _check_availability(config, where)
     if config.pricing.min_lease > config.pricing.max_lease:
         key = "min_lease" if "min_lease" in chosen["pricing"] else "max_lease"
         raise LocalFault(
@@ -159,6 +189,15 @@ def read_config(text: str, *, origin: str, variables: Mapping[str, str]) -> Conf
             'write for example min_lease = "1m" and max_lease = "7d"',
         )
     return config
+
+
+def _check_availability(config: Config, where: "Where") -> None:
+    for number, window in enumerate(config.availability):
+        if bool(window.hours) == bool(window.file):
+            raise LocalFault(
+                f"{where(f'availability[{number}]')}: a window has either hours or a file.",
+                f"write for example hours = {KEYS['availability.hours'].example}",
+            )
 
 
 def default_config_text(config: Config = DEFAULTS) -> str:
@@ -172,6 +211,7 @@ def default_config_text(config: Config = DEFAULTS) -> str:
         else '# newcomer_credit = "1.20 USD"'
     )
     payout = f"payout = {_quoted(pricing.payout)}" if pricing.payout else '# payout = "IBAN ..."'
+    hours = "\n".join(_window_text(window, "") for window in config.availability)
     gpus = "\n".join(_gpu_text(gpu, "") for gpu in config.gpu.simulated)
     example = _gpu_text(SimulatedGpu(model="RTX 4090", vram=Mebibytes(24_564), count=2), "# ")
     return f"""\
@@ -201,6 +241,8 @@ billing = {_quoted(format_span(pricing.billing))}  # how long a renter may owe
 tiers = {_listed(pricing.tiers)}  # gold, silver, bronze
 rails = {_listed(pricing.rails)}  # keys of payment rails whose holds count as money
 
+# When the node is open; one such table for each window. Without any it is always open.
+{hours or _window_text(Availability(hours="22:00-06:00 daily", tz="Europe/Berlin"), "# ")}
 [workloads]
 engine = {_quoted(config.workloads.engine)}  # process, docker; auto: docker where its socket is
 docker_socket = {_quoted(config.workloads.docker_socket)}
@@ -209,9 +251,24 @@ docker_socket = {_quoted(config.workloads.docker_socket)}
 lost_after = {_quoted(format_span(config.renting.lost_after))}  # then a job of ours moves
 witnesses = {_listed(config.renting.witnesses)}  # feeds that must cosign before we accept a lease
 quorum = {config.renting.quorum}  # how many of them; 0: more than half
+rates = {_listed(map(format_exchange, config.renting.rates))}  # "EUR=1.08 USD": take euros so
 
 # GPUs that do not exist, for test networks; one such table for each model.
 {gpus or example}"""
+
+
+def _window_text(window: Availability, mark: str) -> str:
+    lines = [
+        f"hours = {_quoted(window.hours)}" if window.hours else f"file = {_quoted(window.file)}",
+        f"tz = {_quoted(window.tz)}",
+    ]
+    if window.excepted:
+        lines.append(f"except = {_listed(window.excepted)}  # dates")
+    if window.closed:
+        lines.append("closed = true")
+    if window.floor is not None:
+        lines.append(f"floor = {_quoted(format_rate(window.floor))}")
+    return "".join(f"{mark}{line}\n" for line in ["[[availability]]", *lines])
 
 
 def _gpu_text(gpu: SimulatedGpu, mark: str) -> str:
@@ -223,7 +280,7 @@ def _gpu_text(gpu: SimulatedGpu, mark: str) -> str:
     )
 
 
-def _listed(items: tuple[str, ...]) -> str:
+def _listed(items: Iterable[str]) -> str:
     return f"[{', '.join(_quoted(item) for item in items)}]"
 
 

@@ -6,11 +6,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from p2pnode.opening import (
+    OPENING_EXAMPLE,
+    ZONE_EXAMPLE,
+    check_date,
+    check_zone,
+    parse_opening,
+)
 from p2pnode.quantities import (
+    BANDWIDTH_EXAMPLE,
+    EXCHANGE_EXAMPLE,
     RATE_EXAMPLE,
     SUM_EXAMPLE,
+    Exchange,
     Money,
     mib_floor,
+    parse_bandwidth,
+    parse_exchange,
     parse_rate,
     parse_size,
     parse_span,
@@ -37,6 +49,8 @@ _ANNOUNCE_PATTERN: Final = r"\A/[!-~]{1,127}\Z"
 """As protocol.advert.Address, since adverts carry these."""
 _KEY_PATTERN: Final = r"\A[0-9a-f]{64}\Z"
 _KEY_EXAMPLE: Final = "7f" * 32
+RATES_MAX: Final = 32
+"""As p2pnode.matching.order.Choice."""
 RAILS_MAX: Final = 16
 """Rails that one owner can look after."""
 _LISTEN_PATTERN: Final = r"\A/[!-~]{1,255}\Z"
@@ -130,6 +144,36 @@ def _sum(value: object) -> Money:
     return parse_sum(_any_text(value))
 
 
+def _hours(value: object) -> str:
+    text = _any_text(value)
+    parse_opening(text)
+    return text
+
+
+def _zone(value: object) -> str:
+    return check_zone(_any_text(value))
+
+
+def _dates(value: object) -> tuple[str, ...]:
+    return tuple(map(check_date, _list("", most=366)(value)))
+
+
+def _bandwidth(value: object) -> int:
+    kbit_s = parse_bandwidth(_any_text(value))
+    if not 1 <= kbit_s <= 10**12:
+        raise ValueError
+    return kbit_s
+
+
+def _rates(value: object) -> tuple[Exchange, ...]:
+    if not isinstance(value, list) or len(value) > RATES_MAX:
+        raise ValueError
+    rates = tuple(parse_exchange(_any_text(item)) for item in value)
+    if len({(rate.code, rate.worth.code): rate for rate in rates}) < len(rates):
+        raise ValueError
+    return rates
+
+
 _any_text: Final = _text("")
 
 KEYS: Final = {
@@ -172,6 +216,12 @@ KEYS: Final = {
     "network.gossip": Key(
         read=_text(rf"\A({'|'.join(GOSSIP)})\Z"), wanted="auto, on or off", example='"auto"'
     ),
+    "network.down": Key(
+        read=_bandwidth, wanted="a bandwidth to 1000 Gbit/s", example=f'"{BANDWIDTH_EXAMPLE}"'
+    ),
+    "network.up": Key(
+        read=_bandwidth, wanted="a bandwidth to 1000 Gbit/s", example=f'"{BANDWIDTH_EXAMPLE}"'
+    ),
     "network.witness": Key(read=_flag, wanted="true or false", example="true"),
     "pricing.ask": Key(
         read=_rate, wanted="a price for one GPU and one hour", example=f'"{RATE_EXAMPLE}"'
@@ -202,6 +252,20 @@ KEYS: Final = {
         wanted=f"a list of at most {RAILS_MAX} different keys of 64 hex digits",
         example=f'["{_KEY_EXAMPLE}"]',
     ),
+    "availability.hours": Key(read=_hours, wanted="opening hours", example=f'"{OPENING_EXAMPLE}"'),
+    "availability.file": Key(
+        read=_text(r"\A/[^\0]{1,1000}\Z"),
+        wanted="the absolute path of an iCalendar file",
+        example='"/home/me/rig.ics"',
+    ),
+    "availability.tz": Key(read=_zone, wanted="a time zone", example=f'"{ZONE_EXAMPLE}"'),
+    "availability.except": Key(
+        read=_dates, wanted="a list of at most 366 different dates", example='["2026-12-24"]'
+    ),
+    "availability.closed": Key(read=_flag, wanted="true or false", example="true"),
+    "availability.floor": Key(
+        read=_rate, wanted="a price for one GPU and one hour", example=f'"{RATE_EXAMPLE}"'
+    ),
     "gpu.simulated.model": Key(
         read=_text(_NAME_PATTERN),
         wanted="one line of 1 to 64 ASCII characters",
@@ -229,14 +293,27 @@ KEYS: Final = {
         wanted=f"a list of at most {WITNESSES_MAX} different feed keys of 64 hex digits",
         example=f'["{_KEY_EXAMPLE}"]',
     ),
+    "renting.rates": Key(
+        read=_rates,
+        wanted=f"a list of at most {RATES_MAX} rates, each of a pair once",
+        example=f'["{EXCHANGE_EXAMPLE}"]',
+    ),
     "renting.quorum": Key(
         read=_number(0, WITNESSES_MAX),
         wanted=f"a number from 0 to {WITNESSES_MAX}",
         example="2",
     ),
 }
-TABLES: Final = ("network", "pricing", "gpu", "gpu.simulated", "workloads", "renting")
-ARRAYS: Final = {"gpu.simulated": ("model", "vram")}
+TABLES: Final = (
+    "network",
+    "pricing",
+    "availability",
+    "gpu",
+    "gpu.simulated",
+    "workloads",
+    "renting",
+)
+ARRAYS: Final = {"gpu.simulated": ("model", "vram"), "availability": ()}
 """Tables that may be repeated, with the keys that each of them must have."""
 
 

@@ -19,14 +19,17 @@ from p2pnode.lookout import Lookout
 from p2pnode.matching.book import Book, Offer, Outcome
 from p2pnode.matching.desk import Books, Desk
 from p2pnode.matching.holds import Holds
+from p2pnode.matching.journal import Journal
 from p2pnode.matching.offer_sync import OfferSync
 from p2pnode.matching.provider import Provider, shelves_of
+from p2pnode.matching.rivals import rivals_in
 from p2pnode.matching.search import Wish
 from p2pnode.memo import certificate_memo
 from p2pnode.network.exchange import Exchange, Handler, answer_ping
 from p2pnode.network.gossip import Feed
 from p2pnode.network.peers import Peers
 from p2pnode.own_feed import begin_own_feed
+from p2pnode.own_terms import OwnTerms
 from p2pnode.own_time import latest_signed
 from p2pnode.policy import Policy
 from p2pnode.ports import Ports, advert_topics, is_light, posting_of, topic_name
@@ -190,6 +193,7 @@ class Node:
             rng=ports.rng,
             clock=ports.clock,
         )
+        self.terms = OwnTerms(self.provider, config=self.config, ports=ports)
         self.lookout = Lookout(
             directory=ports.directory,
             streams=ports.transport,
@@ -251,6 +255,7 @@ class Node:
             bars=self.standing.bars,
             admit_job=self.workplace.admit,
             on_grant=lambda entry: self.workplace.begin(self.books.granted(entry)),
+            journal=Journal(ports.cabinet, rivals=rivals_in(self.offers_of_others)),
             clock=ports.clock,
         )
 
@@ -262,7 +267,7 @@ class Node:
             ports=self.ports,
             links=self.links,
             keeping=self.keeping,
-            offers=self._offers_of_others,
+            offers=self.offers_of_others,
             look_around=self.look_around,
         )
         self.renter, self.jobs, self.pools = renting.renter, renting.jobs, renting.pools
@@ -326,6 +331,7 @@ class Node:
         shelves = shelves_of(gpus)
         self.provider.stock(shelves)
         await nursery.start(self.workplace.run)
+        nursery.start_soon(self.terms.run)
         await nursery.start(self.provider.run)
         if self.provider.posting.ask is not None:
             self.lookout.stock(shelves)
@@ -352,11 +358,8 @@ class Node:
 
     async def _announce(self, advert: Advert, sealed: bytes) -> None:
         self._take(None, sealed)
-        index = topic_index(
-            GpuClass(advert.gpu_class),
-            advert.region,
-            topics=self.genesis.bounds.advert_topics,
-        )
+        topics = self.genesis.bounds.advert_topics
+        index = topic_index(GpuClass(advert.gpu_class), advert.region, topics=topics)
         await self.ports.transport.publish(topic_name(self.net, index), sealed)
 
     def _tell(self, peer: PeerId) -> None:
@@ -364,10 +367,9 @@ class Node:
         self.replication.tell(peer)
         self.spreader.note()
 
-    def _offers_of_others(self) -> list[Offer]:
-        own = self.identity.feed.public
+    def offers_of_others(self) -> list[Offer]:
         offers = self.book.open_offers(self.ports.clock.now())
-        return [offer for offer in offers if offer.signer != own]
+        return [offer for offer in offers if offer.signer != self.identity.feed.public]
 
     def _wants_feed(self, feed: PublicKey) -> bool:
         """A light client keeps the feeds of those it deals with."""

@@ -6,8 +6,8 @@ from typing import Final
 
 import trio
 
-from p2pnode.api.job_documents import JobOrder
 from p2pnode.api.pool_documents import PoolDocument, PoolListDocument
+from p2pnode.api.wanted_documents import JobOrder
 from p2pnode.home import host_faults
 from p2pnode.job_views import input_of, submission_of, witnesses_of
 from p2pnode.jobs.baggage import FileBaggage
@@ -35,7 +35,10 @@ class PoolViews:
             paths = [self._baggage.path(name, "input.tar") for name in names]
             await trio.to_thread.run_sync(_share, paths[0], paths[1:], limiter=_FILES)
         file = node.pools.submit(
-            tuple(submission_of(name, order, archive, witnesses) for name in names)
+            tuple(
+                submission_of(name, order, archive, witnesses, renting=node.config.renting)
+                for name in names
+            )
         )
         return self._document(file)
 

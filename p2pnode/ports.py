@@ -72,6 +72,11 @@ def is_light(config: Config) -> bool:
     )
 
 
+def own_region(config: Config) -> str | None:
+    """The country that owners are told; None where the user names none."""
+    return None if config.network.region == "ZZ" else config.network.region
+
+
 def posting_of(config: Config, genesis: Genesis, ports: Ports) -> Posting:
     """What an owner has chosen, as its first posting."""
     pricing = config.pricing
@@ -88,4 +93,6 @@ def posting_of(config: Config, genesis: Genesis, ports: Ports) -> Posting:
         memory_mib=ports.host.memory_mib,
         disk_mib=ports.host.disk_mib,
         heartbeat_s=config.network.heartbeat / 1_000,
+        down_kbit_s=config.network.down,
+        up_kbit_s=config.network.up,
     )

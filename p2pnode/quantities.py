@@ -14,6 +14,8 @@ SIZE_EXAMPLE: Final = "24GB"
 SPAN_EXAMPLE: Final = "10m"
 SUM_EXAMPLE: Final = "1.20 USD"
 RATE_EXAMPLE: Final = "0.38 USD/gpu-h"
+EXCHANGE_EXAMPLE: Final = "EUR=1.08 USD"
+BANDWIDTH_EXAMPLE: Final = "500Mbit/s"
 
 _SIZES: Final = {
     "B": 1,
@@ -33,6 +35,8 @@ _NUMBER: Final = r"[0-9]{1,19}(?:\.[0-9]{1,19})?"
 _BARE: Final = re.compile(rf"{_NUMBER}")
 _SIZE: Final = re.compile(rf"({_NUMBER})\s*({'|'.join(_SIZES)})")
 _SPAN: Final = re.compile(r"\s*".join(rf"(?:({_NUMBER})\s*{unit})?" for unit in _SPANS))
+_BANDWIDTHS: Final = {"kbit/s": 1, "Mbit/s": 10**3, "Gbit/s": 10**6}
+_BANDWIDTH: Final = re.compile(rf"({_NUMBER})\s*({'|'.join(_BANDWIDTHS)})")
 _MONEY: Final = re.compile(rf"({_NUMBER})\s*([A-Z]{{3,4}})")
 _PER_GPU_HOUR: Final = "/gpu-h"
 
@@ -42,6 +46,37 @@ class Money(NamedTuple):
 
     micros: Micros
     code: str
+
+
+class Exchange(NamedTuple):
+    """What one unit of the currency `code` is worth in another one."""
+
+    code: str
+    worth: Money
+
+
+def parse_exchange(text: str) -> Exchange:
+    """The rate in a text like `EUR=1.08 USD`. Raises LocalFault."""
+    code, sign, worth = text.strip().partition("=")
+    if not sign or not re.fullmatch(r"[A-Z]{3,4}", code.strip()):
+        raise _unread(text, "rate of exchange", f"write for example {EXCHANGE_EXAMPLE}")
+    money = parse_sum(worth)
+    if money.code == code.strip() or money.micros == 0:
+        raise _unread(text, "rate of exchange", f"write for example {EXCHANGE_EXAMPLE}")
+    return Exchange(code.strip(), money)
+
+
+def format_exchange(rate: Exchange) -> str:
+    """`EUR=1.08 USD`."""
+    return f"{rate.code}={format_money(*rate.worth)}"
+
+
+def parse_bandwidth(text: str) -> int:
+    """The kilobits per second in a text like `500Mbit/s`. Raises LocalFault."""
+    found = _BANDWIDTH.fullmatch(text.strip())
+    if not found:
+        raise _unread(text, "bandwidth", f"write for example {BANDWIDTH_EXAMPLE}")
+    return _whole(text, found[1], scale=_BANDWIDTHS[found[2]], least="a kilobit per second")
 
 
 def parse_size(text: str) -> int:

@@ -14,7 +14,7 @@ from p2pnode.matching.book import Offer
 from p2pnode.matching.pooling import Pooling
 from p2pnode.matching.renter import Renter
 from p2pnode.matching.search import Wish
-from p2pnode.ports import Ports
+from p2pnode.ports import Ports, own_region
 from protocol.genesis import Genesis, net_of
 
 
@@ -49,6 +49,7 @@ def build_renting(
         witness=keeping.witnesses.gather,
         random_bytes=ports.random_bytes,
         clock=ports.clock,
+        region=own_region(config),
     )
     jobs = _jobs(config, genesis, ports, links, keeping, renter, look_around)
     pooling = Pooling(
@@ -60,6 +61,7 @@ def build_renting(
         random_bytes=ports.random_bytes,
         rng=ports.rng,
         clock=ports.clock,
+        region=own_region(config),
     )
     pools = Pools(
         jobs=jobs,

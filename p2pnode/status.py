@@ -16,6 +16,7 @@ from p2pnode.api.documents import (
     OfferListDocument,
     StatusDocument,
 )
+from p2pnode.api.wanted_documents import OfferQuery
 from p2pnode.matching.book import Offer
 from p2pnode.matching.search import Wish, search
 from p2pnode.network.peer_text import address_text, peer_text
@@ -23,6 +24,7 @@ from p2pnode.node import Node
 from p2pnode.ports import advert_topics
 from p2pnode.quantities import format_money
 from p2pnode.reputation_views import reputation_of
+from p2pnode.wanted import wish_in
 from protocol.advert import TIERS, ask_for
 from protocol.errors import LocalFault
 from protocol.gpu_class import GpuClass
@@ -43,9 +45,10 @@ def services_of(node: Node, *, up_since: Millis) -> Services:
             raise LocalFault("an ask cannot be negative")
         node.provider.set_ask(Micros(change.micro_per_gpu_hour))
 
-    async def search_offers(wish: Wish, limit: int) -> OfferListDocument:
+    async def search_offers(query: OfferQuery) -> OfferListDocument:
+        wish = wish_in(query, node.config.renting, node.ports.clock.now())
         await node.look_around(wish)
-        return offers_of(node, wish, limit=limit)
+        return offers_of(node, wish, limit=query.limit)
 
     async def listed(of_class: int, regions: tuple[str, ...]) -> ListedDocument:
         peers = await node.lookout.listed(GpuClass(of_class), regions)
@@ -113,7 +116,7 @@ def status_of(node: Node, *, up_since: Millis) -> StatusDocument:
 def offers_of(node: Node, wish: Wish, *, limit: int) -> OfferListDocument:
     """The open offers that fit, cheapest first, and what the others fail for."""
     offers = node.book.open_offers(node.ports.clock.now())
-    found = search(offers, wish)
+    found = search(offers, wish, node.renter.known_of)
     return OfferListDocument(
         items=tuple(_offer_document(offer) for offer in found.fits[:limit]),
         seen=len(offers),

@@ -14,6 +14,7 @@ from p2pnode.cabinet import MemoryCabinet
 from p2pnode.matching.book import Offer
 from p2pnode.matching.desk import Books, Desk
 from p2pnode.matching.holds import Holds
+from p2pnode.matching.journal import Journal
 from p2pnode.matching.order import Order
 from p2pnode.matching.provider import Posting, Provider, Shelf
 from p2pnode.matching.quoting import No, Question, quote
@@ -45,6 +46,8 @@ def shelf(**changes: Any) -> Shelf:
         "vram": Mebibytes(24_564),
         "source": "nvml",
         "units": make.UNITS,
+        "driver": "570.86.15",
+        "compute": (8, 9),
         **changes,
     }
     return Shelf(**fields)
@@ -83,6 +86,7 @@ def quoted(
     of: Shelf | None = None,
     by: Posting | None = None,
     turns: dict[bytes, Turn] | None = None,
+    now: Millis = make.NOW,
 ) -> Bid | No:
     question = Question(rfq=rfq, digest=digest("rfq", encode(rfq)), renter=make.RENTER.public)
     return quote(
@@ -90,7 +94,7 @@ def quoted(
         shelf=of or shelf(),
         posting=by or posting(),
         turn_of=(turns or {}).get,
-        now=make.NOW,
+        now=now,
     )
 
 
@@ -123,6 +127,7 @@ class Owner:
     granted: list[Entry] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     barred: dict[PublicKey, str] = field(default_factory=dict)
+    journal: Journal = field(default_factory=lambda: Journal(MemoryCabinet()))
     lie: Reply | None = None
     """Said to every question, if it is there."""
 
@@ -155,6 +160,7 @@ class Owner:
             bars=self.barred.get,
             admit_job=self._admit,
             on_grant=self.granted.append,
+            journal=self.journal,
             clock=self.clock,
         )
 

@@ -4,41 +4,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-from protocol.advert import Tier
-
-
-class JobOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`p2pnode run`: what to run, on what, for how much."""
-
-    argv: tuple[str, ...]
-    variables: dict[str, str] = {}
-    image: str | None = None
-    input_folder: str | None = None
-    """A directory on the node's host; its content is what the job finds where it starts."""
-    nodes: int = 1
-    """More than one: `/v1/pools` takes it."""
-    gpus: int = 1
-    """On each node."""
-    vram_mib_min: int = 1
-    models: tuple[str, ...] = ()
-    regions: tuple[str, ...] = ()
-    tier: Tier = "silver"
-    money: str
-    ask_micro_max: int | None = None
-    total_micro_max: int | None = None
-    time_ms: int = 3_600_000
-    memory_mib: int = 2_048
-    cpus_milli: int = 1_000
-    pids: int = 256
-    disk_mib: int = 1_024
-    log_bytes: int = 16_777_216
-    output_bytes: int = 1_073_741_824
-    patience_ms: int = 30_000
-    witnesses: tuple[str, ...] = ()
-    """Feeds or peers that must cosign a lease before it is accepted; empty: those configured."""
-    quorum: int = 0
-    """How many of them; 0: more than half."""
-
 
 class OutcomeDocument(Struct, frozen=True, kw_only=True):
     """How a job ended, as its owner signed it."""
@@ -115,18 +80,6 @@ class ReceiptCheck(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A receipt to be checked."""
 
     hex: str
-
-
-class AuctionDocument(Struct, frozen=True, kw_only=True):
-    """`p2pnode job bids`: what was bid, and whether the choice follows the rule."""
-
-    schema: str = "p2pnode.job.bids/1"
-    rule: int
-    offers_seen: int
-    bids: tuple[dict[str, str | int], ...]
-    refusals: tuple[dict[str, str], ...]
-    chosen: tuple[str, ...]
-    is_by_the_rule: bool
 
 
 class LeaseDocument(Struct, frozen=True, kw_only=True):

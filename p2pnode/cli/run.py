@@ -12,15 +12,14 @@ from p2pnode.cli.client import get, get_log, post
 from p2pnode.cli.exits import ENDED, exit_code
 from p2pnode.cli.output import home_option, json_option, note, print_document, say, short
 from p2pnode.cli.several import run_on_several
+from p2pnode.cli.wanted import constraints_of, money_of, wanted_options
 from p2pnode.execution.run_log import gap_line
 from p2pnode.home import find_home
 from p2pnode.quantities import (
     format_money,
     mib_ceil,
-    parse_rate,
     parse_size,
     parse_span,
-    parse_sum,
 )
 from protocol.errors import LocalFault
 from protocol.units import Micros
@@ -30,16 +29,11 @@ POLL_S = 0.2
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option("--nodes", default=1, show_default=True, help="Nodes, all of them or none.")
-@click.option("--gpus", default=1, show_default=True, help="GPUs on one node.")
-@click.option("--vram", help="Least memory of each GPU, for example 24GB.")
-@click.option("--model", multiple=True, help="Part of the GPU's name; may be repeated.")
-@click.option("--region", multiple=True, help="ISO 3166 country; may be repeated.")
-@click.option("--tier", default="silver", show_default=True, help="silver or bronze.")
-@click.option("--max-price", help="Most per GPU-hour, for example '0.45 USD/gpu-h'.")
-@click.option("--max-total", help="Most for the whole job, for example '1.20 USD'.")
+@wanted_options
 @click.option("--time", "time_limit", default="1h", show_default=True, help="Time limit.")
 @click.option("--memory", default="2GiB", show_default=True, help="Memory limit.")
 @click.option("--cpus", default="1", show_default=True, help="Cores, for example 2 or 0.5.")
+@click.option("--disk", default="1GiB", show_default=True, help="Disk limit.")
 @click.option("--env", "-e", multiple=True, help="NAME=VALUE; may be repeated.")
 @click.option("--image", help="Image by digest, for nodes that run containers.")
 @click.option(
@@ -103,28 +97,18 @@ def run(
 
 def order_of(money: str, wanted: dict[str, Any]) -> dict[str, Any]:
     """The options as the API takes them. Raises LocalFault."""
-    price = parse_rate(wanted["max_price"]) if wanted["max_price"] else None
-    total = parse_sum(wanted["max_total"]) if wanted["max_total"] else None
-    for named in (price, total):
-        if named is not None and named.code != money:
-            raise LocalFault(f"this network pays in {money}, not in {named.code}.")
     return {
         "argv": list(wanted["command"]),
         "variables": variables_of(wanted["env"]),
         "image": wanted["image"],
         "input_folder": os.path.abspath(wanted["input_folder"]) if wanted["input_folder"] else None,  # noqa: PTH100
         "nodes": wanted["nodes"],
-        "gpus": wanted["gpus"],
-        "vram_mib_min": mib_ceil(parse_size(wanted["vram"])) if wanted["vram"] else 1,
-        "models": list(wanted["model"]),
-        "regions": [code.upper() for code in wanted["region"]],
-        "tier": wanted["tier"],
-        "money": money,
-        "ask_micro_max": price.micros if price else None,
-        "total_micro_max": total.micros if total else None,
+        **constraints_of(wanted),
+        "money": money_of(wanted) or money,
         "time_ms": parse_span(wanted["time_limit"]),
         "memory_mib": mib_ceil(parse_size(wanted["memory"])),
         "cpus_milli": thousandths(wanted["cpus"]),
+        "disk_mib": mib_ceil(parse_size(wanted["disk"])),
         "patience_ms": parse_span(wanted["patience"]),
         "witnesses": list(wanted["witness"]),
         "quorum": wanted["quorum"],

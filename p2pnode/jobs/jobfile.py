@@ -6,7 +6,7 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
 from p2pnode.cabinet import Cabinet
-from p2pnode.matching.order import Order
+from p2pnode.matching.order import ANY, Choice, Order
 from p2pnode.matching.renter import Taking
 from protocol.advert import Tier
 from protocol.auction import Need
@@ -23,9 +23,9 @@ from protocol.codec import (
     decode,
     encode,
 )
-from protocol.job import digest_of_job
+from protocol.job import Job, digest_of_job
 from protocol.lease import Quorum, Witnesses
-from protocol.limits import OUTCOME_BYTES_MAX, SEAL_BYTES
+from protocol.limits import JOB_BYTES_MAX, OUTCOME_BYTES_MAX, SEAL_BYTES
 from protocol.tick import Outcome
 from protocol.units import MillisSpan, PublicKey
 from protocol.wire import Envelope
@@ -64,6 +64,7 @@ class JobFile(Wire, frozen=True, kw_only=True):
     money: CurrencyCode
     ask_max: Money | UnsetType = UNSET
     total_max: Money | UnsetType = UNSET
+    choice: Choice = ANY
     patience_ms: Span
     give_up_ms: Instant
     """Without a lease by then, the job has failed; after a move the patience begins anew."""
@@ -94,10 +95,18 @@ class JobFile(Wire, frozen=True, kw_only=True):
             ask_max=None if self.ask_max is UNSET else self.ask_max,
             total_max=None if self.total_max is UNSET else self.total_max,
             job=digest_of_job(self.job),
+            choice=self.choice,
             avoid=tuple(PublicKey(owner) for owner in self.avoid),
             witnesses=() if self.witnesses is UNSET else self.witnesses,
             quorum=0 if self.quorum is UNSET else self.quorum,
+            bytes_to_move=_bytes_to_move(self.job),
         )
+
+
+def _bytes_to_move(raw: bytes) -> int:
+    """What an owner must load before the job runs, as far as this node knows: the input."""
+    archive = decode(raw, Job, size_max=JOB_BYTES_MAX).input
+    return 0 if archive is UNSET else archive.bytes
 
 
 def taking_record(taking: Taking) -> TakingRecord:

@@ -10,6 +10,7 @@ from msgspec import UNSET
 from p2pnode.cabinet import Cabinet
 from p2pnode.jobs.driver import Desk, Driver
 from p2pnode.jobs.jobfile import ENDED, JobFile, load_all, save
+from p2pnode.matching.order import ANY, Choice
 from protocol.advert import Tier
 from protocol.auction import Need
 from protocol.codec import decode, encode
@@ -43,6 +44,7 @@ class Submission:
     ask_max: Micros | None
     total_max: Micros | None
     patience_ms: MillisSpan
+    choice: Choice = ANY
     witnesses: tuple[PublicKey, ...] = ()
     quorum: int = 0
     """Of how many of the witnesses cosignatures are wanted."""
@@ -140,6 +142,7 @@ class Jobs:
             money=submission.money,
             ask_max=UNSET if submission.ask_max is None else submission.ask_max,
             total_max=UNSET if submission.total_max is None else submission.total_max,
+            choice=submission.choice,
             patience_ms=submission.patience_ms,
             witnesses=submission.witnesses or UNSET,
             quorum=submission.quorum or UNSET,

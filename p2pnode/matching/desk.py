@@ -13,6 +13,7 @@ from ledger.entry import Entry
 from p2pnode.clock import WallClock
 from p2pnode.matching.free_units import TurnOf
 from p2pnode.matching.holds import Holds
+from p2pnode.matching.journal import Journal
 from p2pnode.matching.provider import Provider
 from p2pnode.matching.quoting import No, Question, quote
 from p2pnode.network.exchange import Handler
@@ -75,6 +76,7 @@ class Desk:
         bars: Callable[[PublicKey], str | None],
         admit_job: AdmitJob,
         on_grant: Callable[[Entry], None],
+        journal: Journal,
         clock: WallClock,
     ) -> None:
         """`bars` says why we do not deal with a renter at all."""
@@ -88,6 +90,7 @@ class Desk:
         self._bars = bars
         self._admit_job = admit_job
         self._on_grant = on_grant
+        self.journal: Final = journal
         self._clock = clock
         self._bids: OrderedDict[Digest, Sealed[Bid]] = OrderedDict()
         self.quoted = 0
@@ -115,17 +118,17 @@ class Desk:
         except PeerFault as fault:
             if fault.rule not in {"rfq.stale", "rfq.future"}:
                 raise
-            return encode(self._no(sealed, No("STALE", f"our clock says {now} ms")))
+            return encode(self._no_quote(sealed, No("STALE", f"our clock says {now} ms"), now))
         return encode(self._quote(sealed, now))
 
     def _quote(self, sealed: Sealed[Rfq], now: Millis) -> Reply:
         rfq = sealed.body
         if why := self._bars(sealed.signer):
-            return self._no(sealed, No("POLICY", why))
+            return self._no_quote(sealed, No("POLICY", why), now)
         if rfq.hold is not msgspec.UNSET and (
             why := self._holds.why_not(sealed.signer, rfq.need.gpus, now)
         ):
-            return self._no(sealed, No("BUSY", why))
+            return self._no_quote(sealed, No("BUSY", why), now)
         shelf = next((s for s in self._provider.shelves if s.group == rfq.group), None)
         answer = quote(
             Question(rfq=rfq, digest=sealed.digest, renter=sealed.signer),
@@ -136,18 +139,23 @@ class Desk:
             held=self._holds.units(now),
         )
         if isinstance(answer, No):
-            return self._no(sealed, answer)
+            return self._no_quote(sealed, answer, now)
         until = min(answer.valid_until_ms, now + self._genesis.bounds.bid_life_ms)
         bid = msgspec.structs.replace(
             answer, head_seq=self._books.height(), valid_until_ms=Millis(until)
         )
         raw = pack(bid, signer=self._signer, net=self._net)
-        signed = unpack(raw, self._net, Bid)
+        made = unpack(raw, self._net, Bid)
         if rfq.hold is not msgspec.UNSET:
-            self._holds.keep(signed)
-        self._remember(signed, now)
+            self._holds.keep(made)
+        self._remember(made, now)
         self.quoted += 1
+        self.journal.bid(rfq, sealed.signer, now, (made.digest, made.body))
         return Reply(yes=raw)
+
+    def _no_quote(self, sealed: Sealed[Rfq], no: No, now: Millis) -> Reply:
+        self.journal.refused(sealed.body, sealed.signer, now, (no.reason, no.detail))
+        return self._no(sealed, no)
 
     def _remember(self, bid: Sealed[Bid], now: Millis) -> None:
         self._bids[bid.digest] = bid
@@ -189,27 +197,36 @@ class Desk:
             return encode(self._no(sealed, No("STALE", f"our clock says {now} ms")))
         bid = self._bids.get(sealed.body.bid)
         if bid is None or bid.body.valid_until_ms < now or sealed.body.start_ms < now:
-            return encode(self._no(sealed, No("STALE", "the bid is over")))
+            return encode(self._no_lease(sealed, No("STALE", "the bid is over"), now))
         check_takes(sealed, bid)
         if self._holds.is_kept_from(bid, now):
-            return encode(self._no(sealed, No("TAKEN", "kept for another renter for a moment")))
+            return encode(
+                self._no_lease(sealed, No("TAKEN", "kept for another renter for a moment"), now)
+            )
         if why := self._bars(sealed.signer):
-            return encode(self._no(sealed, No("POLICY", why)))
+            return encode(self._no_lease(sealed, No("POLICY", why), now))
         job = None if take.job is msgspec.UNSET else take.job
         try:
             self._admit_job(sealed.body, job, sealed.signer)
         except Unavailable as refusal:
-            return encode(self._no(sealed, No("POLICY", str(refusal))))
+            return encode(self._no_lease(sealed, No("POLICY", str(refusal)), now))
         try:
             entry = self._books.grant(take.request, now)
         except Unavailable as taken:
-            return encode(self._no(sealed, No("TAKEN", str(taken))))
+            return encode(self._no_lease(sealed, No("TAKEN", str(taken)), now))
         self.granted += 1
         self._holds.granted(sealed.body.bid, now)
+        self.journal.taken(sealed.body.bid, now, is_granted=True)
         self._bids.pop(sealed.body.bid, None)
         log.info("lease granted", extra={"lease": entry.id.hex(), "renter": sealed.signer.hex()})
         self._on_grant(entry)
         return encode(Reply(yes=entry.raw))
+
+    def _no_lease(self, sealed: Sealed[LeaseRequest], no: No, now: Millis) -> Reply:
+        bid = self._bids.get(sealed.body.bid)
+        if bid is not None and bid.body.renter == sealed.signer:
+            self.journal.taken(bid.digest, now, is_granted=False)
+        return self._no(sealed, no)
 
     def _check_speaker(self, peer: PeerId, signer: PublicKey) -> None:
         if self._who_is(peer).feed != signer:

@@ -15,14 +15,15 @@ from msgspec import UNSET
 from ledger.bodies import Grant, read_body
 from ledger.entry import read_entry
 from p2pnode.clock import WallClock
-from p2pnode.matching.asking import is_dear, request_for, rfq_for, total_of
+from p2pnode.matching.asking import beyond, request_for, rfq_for, total_of
 from p2pnode.matching.book import Offer
 from p2pnode.matching.let_go import letting_go
 from p2pnode.matching.order import Order
 from p2pnode.matching.pool_plan import Place, chosen_places, room_in
 from p2pnode.matching.renter import Ask, Taking
-from p2pnode.matching.search import search
+from p2pnode.matching.search import converted, search
 from p2pnode.quantities import format_money
+from protocol.advert import Region
 from protocol.answers import check_bid, check_refusal
 from protocol.auction import Bid, BidDrop, Refusal, Reply, Rfq, Take
 from protocol.codec import decode, encode
@@ -58,6 +59,8 @@ class _Held:
 
     offer: Offer
     bid: Sealed[Bid]
+    ask_micro: int
+    """Its price per GPU-hour, in our money."""
 
 
 class Pooling:
@@ -74,7 +77,9 @@ class Pooling:
         random_bytes: Callable[[int], bytes],
         rng: Random,
         clock: WallClock,
+        region: Region | None = None,
     ) -> None:
+        self._region = region
         self._signer = signer
         self._genesis = genesis
         self._net = net_of(genesis)
@@ -104,7 +109,7 @@ class Pooling:
             if dear is not None:
                 raise NoPool(dear)
             held, why = await self._hold_all(order, chosen, left_out)
-            dear = _too_dear([each.bid.body.micro_per_gpu_hour for each in held], order)
+            dear = _too_dear([each.ask_micro for each in held], order)
             if len(held) == nodes and dear is None:
                 return [self._taking(order, each, rank, job_for) for rank, each in enumerate(held)]
             await self._drop(held)
@@ -160,13 +165,20 @@ class Pooling:
                     left_out.add(place.offer.head[0])
                     why = f"an owner does not hold its GPUs: {error}"
                     break
-                held.append(_Held(place.offer, bid))
+                price = converted(bid.body.micro_per_gpu_hour, bid.body.money, order.wish())
+                assert price is not None  # as `beyond` has found
+                held.append(_Held(place.offer, bid, price))
         return held, "the owners answer too slowly" if scope.cancelled_caught else why
 
     async def _hold_one(self, order: Order, offer: Offer) -> Sealed[Bid]:
         """Raises NoPool for a no, Unavailable or PeerFault."""
         asked = rfq_for(
-            order, offer, now=self._clock.now(), nonce=self._random_bytes(16), hold=True
+            order,
+            offer,
+            now=self._clock.now(),
+            nonce=self._random_bytes(16),
+            region=self._region,
+            hold=True,
         )
         raw = pack(asked, signer=self._signer, net=self._net)
         rfq = unpack(raw, self._net, Rfq)
@@ -182,8 +194,8 @@ class Pooling:
         check_bid(bid, rfq, genesis=self._genesis, now=self._clock.now())
         if bid.body.exclusive is UNSET:
             raise NoPool("it does not hold units")
-        if is_dear(bid.body, order):
-            raise NoPool("it asks more than the limit")
+        if (limit := beyond(bid.body, order)) is not None:
+            raise NoPool(f"its bid is beyond a limit of ours: {limit}")
         return bid
 
     def _refusal(self, reply: Reply, of: Digest, offer: Offer) -> str:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import trio
+from msgspec import UNSET
 
 from p2pnode.clock import WallClock
 from p2pnode.gpus import Gpu
-from protocol.advert import Advert, Isolation, Tier, TierAsk
+from p2pnode.matching.timetable import ALWAYS, DAY_SLOTS, Timetable
+from protocol.advert import Advert, Host, Isolation, Tier, TierAsk
 from protocol.genesis import Genesis, net_of
 from protocol.gpu_class import gpu_class
 from protocol.signing import Signer, digest
@@ -39,22 +41,27 @@ class Shelf:
     vram: Mebibytes
     source: Literal["nvml", "simulated"]
     units: tuple[bytes, ...]
+    driver: str = ""
+    """Version; empty where none is known."""
+    compute: tuple[int, int] | None = None
 
 
 def shelves_of(gpus: tuple[Gpu, ...]) -> tuple[Shelf, ...]:
     """The GPUs grouped by what a renter can tell apart."""
-    units: dict[tuple[str, Mebibytes, Literal["nvml", "simulated"]], list[bytes]] = {}
+    alike: dict[tuple[str, Mebibytes, Literal["nvml", "simulated"]], list[Gpu]] = {}
     for gpu in gpus:
-        units.setdefault((gpu.model, gpu.vram, gpu.source), []).append(gpu.unit)
+        alike.setdefault((gpu.model, gpu.vram, gpu.source), []).append(gpu)
     return tuple(
         Shelf(
             group=digest("unit-group", f"{source}/{vram}/{model}".encode())[:16],
             model=model,
             vram=vram,
             source=source,
-            units=tuple(members),
+            units=tuple(gpu.unit for gpu in members),
+            driver=members[0].driver,
+            compute=members[0].compute,
         )
-        for (model, vram, source), members in sorted(units.items())
+        for (model, vram, source), members in sorted(alike.items(), key=lambda pair: pair[0])
     )
 
 
@@ -76,6 +83,25 @@ class Posting:
     memory_mib: int
     disk_mib: int
     heartbeat_s: float
+    timetable: Timetable = ALWAYS
+    paused: bool = False
+    """Nothing is offered until the owner says otherwise."""
+    down_kbit_s: int | None = None
+    """As the owner declares it; None is not told."""
+    up_kbit_s: int | None = None
+
+
+def stated_host(shelf: Shelf, posting: Posting) -> Host:
+    """What an advert says of the node beside its GPUs: all that is known, and nothing else."""
+    return Host(
+        cpus=posting.cpus,
+        memory_mib=posting.memory_mib or UNSET,
+        disk_mib=posting.disk_mib or UNSET,
+        down_kbit_s=UNSET if posting.down_kbit_s is None else posting.down_kbit_s,
+        up_kbit_s=UNSET if posting.up_kbit_s is None else posting.up_kbit_s,
+        driver=shelf.driver or UNSET,
+        compute=UNSET if shelf.compute is None else shelf.compute,
+    )
 
 
 class Provider:
@@ -128,10 +154,15 @@ class Provider:
         """What is free has changed: tell the network soon."""
         self._changed.set()
 
+    def post(self, posting: Posting) -> None:
+        """Offer on these terms from now on; what is leased already keeps its own."""
+        if posting != self.posting:
+            self.posting = posting
+            self._changed.set()
+
     def set_ask(self, ask: Micros) -> None:
-        """Change the posted price; what is leased already keeps its own."""
-        self.posting = replace(self.posting, ask=ask)
-        self._changed.set()
+        """Change the posted price alone, until there is a new posting."""
+        self.post(replace(self.posting, ask=ask))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Announce until cancelled, then withdraw."""
@@ -154,12 +185,16 @@ class Provider:
         for shelf in self._shelves:
             if self.posting.ask is None:
                 continue
-            advert = self._advert(shelf, state, self.posting.ask)
+            advert = self._advert(shelf, "withdrawn" if self.posting.paused else state)
             await self._announce(advert, pack(advert, signer=self._signer, net=self._net))
 
-    def _advert(self, shelf: Shelf, state: Literal["open", "withdrawn"], ask: Micros) -> Advert:
+    def _advert(self, shelf: Shelf, state: Literal["open", "withdrawn"]) -> Advert:
         now = self._clock.now()
         posting = self.posting
+        ask = posting.ask
+        assert ask is not None
+        hours = posting.timetable
+        until = hours.open_until(now)
         self._seq += 1
         return Advert(
             certificate=self._certificate,
@@ -183,6 +218,11 @@ class Provider:
             isolation=posting.isolation,
             region=posting.region,
             addresses=self._addresses(),
+            open_until_ms=UNSET if until is None else until,
+            host=stated_host(shelf, posting),
             lease_ms_min=posting.lease_ms_min,
             lease_ms_max=posting.lease_ms_max,
+            calendar=(
+                hours.slots(now).to_bytes(DAY_SLOTS // 8, "little") if hours.is_bounded else UNSET
+            ),
         )

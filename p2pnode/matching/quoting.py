@@ -57,6 +57,8 @@ def quote(
     rfq = question.rfq
     if shelf is None or posting.ask is None:
         return No("CLOSED", "nothing is offered under that name")
+    if posting.paused:
+        return No("CLOSED", "the owner has paused this node")
     if why := _policy(rfq, posting):
         return No("POLICY", why)
     asked = price(rfq, posting)
@@ -66,6 +68,8 @@ def quote(
         return No("SHAPE", why)
     start = Millis(max(rfq.start_ms, now + LEAD_MS))
     end = Millis(start + (rfq.end_ms - rfq.start_ms))
+    if why := posting.timetable.why_closed(start, end, now=now):
+        return No("CLOSED", why)
     units = free_units(shelf, turn_of, start=start, end=end, held=held)
     if len(units) < rfq.need.gpus:
         return No("TAKEN", f"{len(units)} of {len(shelf.units)} GPUs are free then")

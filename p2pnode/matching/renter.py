@@ -5,7 +5,7 @@ SPEC.md sections 9 and 12. What was seen, bid and chosen is kept, so that anybod
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import trio
@@ -13,22 +13,24 @@ from msgspec import UNSET
 
 from ledger.witness_bodies import Cosigned
 from p2pnode.clock import WallClock
-from p2pnode.matching.asking import is_dear, request_for, rfq_for
+from p2pnode.matching.asking import beyond, request_for, rfq_for
 from p2pnode.matching.book import Offer
+from p2pnode.matching.hearing import Hearing
+from p2pnode.matching.judging import judged
 from p2pnode.matching.order import Order
-from p2pnode.matching.search import search
-from protocol.advert import Tier, ask_for
-from protocol.answers import check_bid, check_refusal
-from protocol.auction import Bid, Refusal, Reply, Rfq, Take
+from p2pnode.matching.search import Known, search
+from protocol.advert import Region, Tier, ask_for
+from protocol.answers import check_bid
+from protocol.auction import Bid, Reply, Rfq, Take
 from protocol.codec import decode, encode
 from protocol.errors import P2PError, PeerFault, Unavailable
 from protocol.genesis import Genesis, net_of
 from protocol.lease import LeaseRequest
 from protocol.limits import FRAME_BYTES_MAX
-from protocol.scoring import AuctionRecord, Heard, expected_cost, ranking
+from protocol.scoring import AuctionRecord
 from protocol.signing import Signer
 from protocol.units import Digest, PeerId, PublicKey
-from protocol.wire import Sealed, pack, unpack
+from protocol.wire import pack, unpack
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +42,8 @@ SHORTLIST_MAX: Final = 8
 PER_ACCOUNT_MAX: Final = 2
 """So that one account with many peers cannot fill a shortlist."""
 ROUNDS_MAX: Final = 3
+MISSED_MAX: Final = 256
+"""Jobs without a match whose last auction is remembered."""
 
 Ask = Callable[[PeerId, str, bytes], Awaitable[bytes]]
 
@@ -89,20 +93,6 @@ Remember = Callable[[Taking], Awaitable[None]]
 """Durable before it returns."""
 
 
-@dataclass(slots=True)
-class _Answers:
-    """What the owners asked so far have said."""
-
-    bids: dict[Digest, tuple[Offer, Heard, Sealed[Bid]]] = field(default_factory=dict)
-    refusals: list[bytes] = field(default_factory=list)
-    why: dict[str, int] = field(default_factory=dict)
-    chosen: list[Digest] = field(default_factory=list)
-    round: int = 0
-
-    def count(self, reason: str) -> None:
-        self.why[reason] = self.why.get(reason, 0) + 1
-
-
 class Renter:
     """Our side of our auctions."""
 
@@ -118,7 +108,9 @@ class Renter:
         witness: Witness,
         random_bytes: Callable[[int], bytes],
         clock: WallClock,
+        region: Region | None = None,
     ) -> None:
+        """`region`: ours, told to owners; None where it is not known."""
         self._signer = signer
         self._genesis = genesis
         self._net = net_of(genesis)
@@ -129,13 +121,15 @@ class Renter:
         self._witness = witness
         self._random_bytes = random_bytes
         self._clock = clock
+        self._region = region
+        self.missed: Final[dict[Digest | None, dict[str, int]]] = {}
+        """Job -> what each offer failed for in its last auction; gone once one is won."""
 
     async def rent(self, order: Order, *, seal_job: SealJob, remember: Remember) -> Won:
         """The first bid, best first, that its owner grants. Raises NoMatch."""
-        seed = self._random_bytes(16)
-        answers = _Answers()
+        answers = Hearing(seed=self._random_bytes(16), weights=order.weights)
         offers = list(self._offers())
-        found = search(offers, order.wish())
+        found = search(offers, order.wish(self._clock.now()), self.known_of)
         answers.why.update(found.misfits)
         left = self._open_to(order, list(found.fits), answers)
         for _ in range(ROUNDS_MAX):
@@ -144,41 +138,53 @@ class Renter:
                 break
             answers.round += 1
             await self._gather(order, shortlist, answers)
-            won = await self._take_best(order, answers, seed, (seal_job, remember))
+            won = await self._take_best(order, answers, seal_job, remember)
             if won is not None:
                 taking, grant, cosigned, bid = won
-                record = _record(answers, seed, len(offers))
+                record = answers.record(len(offers))
+                self.missed.pop(order.job, None)
                 return Won(taking=taking, grant=grant, cosigned=cosigned, bid=bid, record=record)
-        raise NoMatch(len(offers), answers.why, _record(answers, seed, len(offers)))
+        self._miss(order, answers.why)
+        raise NoMatch(len(offers), answers.why, answers.record(len(offers)))
 
-    def _open_to(self, order: Order, offers: list[Offer], answers: _Answers) -> list[Offer]:
+    def _miss(self, order: Order, why: dict[str, int]) -> None:
+        self.missed[order.job] = why
+        while len(self.missed) > MISSED_MAX:
+            del self.missed[next(iter(self.missed))]
+
+    def _open_to(self, order: Order, offers: list[Offer], answers: Hearing) -> list[Offer]:
         """The offers of those that have not failed this order, nor proved to be cheats."""
         left: list[Offer] = []
         for offer in offers:
-            if self._bars(offer.signer) is not None:
-                answers.count("offender")
-            elif offer.signer in order.witnesses:
-                answers.count("witness")
-            elif offer.signer not in order.avoid:
+            why = self.shut_out(offer, order)
+            if why is None:
                 left.append(offer)
+            else:
+                answers.count(why)
         return left
 
-    async def _gather(self, order: Order, shortlist: list[Offer], answers: _Answers) -> None:
+    def shut_out(self, offer: Offer, order: Order) -> str | None:
+        """Why its owner is not asked whatever it offers, in a word; None if it may be."""
+        if self._bars(offer.signer) is not None:
+            return "offender"
+        if offer.signer in order.witnesses:
+            return "witness"
+        return "failed before" if offer.signer in order.avoid else None
+
+    async def _gather(self, order: Order, shortlist: list[Offer], answers: Hearing) -> None:
         """Ask all of the shortlist at once; who is silent by QUOTE_S is left out."""
         with trio.move_on_after(QUOTE_S):
             async with trio.open_nursery() as nursery:
                 for offer in shortlist:
                     nursery.start_soon(self._ask_for_quote, order, offer, answers)
 
-    async def _ask_for_quote(self, order: Order, offer: Offer, answers: _Answers) -> None:
-        raw = pack(
-            rfq_for(order, offer, now=self._clock.now(), nonce=self._random_bytes(16)),
-            signer=self._signer,
-            net=self._net,
-        )
+    async def _ask_for_quote(self, order: Order, offer: Offer, answers: Hearing) -> None:
+        raw = pack(self._rfq(order, offer), signer=self._signer, net=self._net)
         rfq = unpack(raw, self._net, Rfq)
+        began = trio.current_time()
         try:
             body = await self._ask(offer.certificate.peer_id, "rfq", raw)
+            rtt_ms = round((trio.current_time() - began) * 1_000)
             reply = decode(body, Reply, size_max=FRAME_BYTES_MAX)
             if reply.yes is UNSET:
                 self._note_refusal(reply, rfq.digest, offer, answers)
@@ -191,35 +197,27 @@ class Renter:
             log.info("bid refused", extra={"owner": offer.signer.hex(), "rule": fault.rule})
             answers.count("invalid")
         else:
-            if is_dear(bid.body, order):
-                answers.count("price")
+            if (limit := beyond(bid.body, order)) is not None:
+                answers.count(limit)
                 return
-            heard = Heard(
-                rfq=raw,
-                bid=reply.yes,
+            thought = judged(
+                offer,
                 reliability_ppm=self._reliability_ppm(offer.signer),
-                round=answers.round,
+                bytes_to_move=order.bytes_to_move,
+                rtt_ms=rtt_ms,
             )
-            answers.bids[bid.digest] = (offer, heard, bid)
+            answers.hear(offer, (raw, rfq.body), (reply.yes, bid), thought)
 
-    def _note_refusal(self, reply: Reply, of: Digest, offer: Offer, answers: _Answers) -> None:
-        assert reply.no is not UNSET
-        refusal = unpack(reply.no, self._net, Refusal)
-        check_refusal(refusal, of=of, owner=offer.signer, renter=self._signer.public)
-        answers.count(refusal.body.reason.lower())
-        answers.refusals.append(reply.no)
+    def _note_refusal(self, reply: Reply, of: Digest, offer: Offer, answers: Hearing) -> None:
+        answers.note_refusal(
+            reply, of=of, owner=offer.signer, renter=self._signer.public, net=self._net
+        )
 
     async def _take_best(
-        self, order: Order, answers: _Answers, seed: bytes, keep: tuple[SealJob, Remember]
+        self, order: Order, answers: Hearing, seal_job: SealJob, remember: Remember
     ) -> tuple[Taking, bytes, Cosigned | None, Bid] | None:
-        seal_job, remember = keep
-        scored = [
-            (digest, expected_cost(bid.body, reliability_ppm=heard.reliability_ppm))
-            for digest, (_, heard, bid) in answers.bids.items()
-            if heard.round == answers.round
-        ]
-        for digest in ranking(scored, seed):
-            offer, _, bid = answers.bids[digest]
+        for digest in answers.order():
+            offer, bid = answers.bids[digest].offer, answers.bids[digest].bid
             answers.chosen.append(digest)
             try:
                 job = seal_job(offer)
@@ -242,7 +240,7 @@ class Renter:
         return None
 
     async def _take(
-        self, taking: Taking, offer: Offer, answers: _Answers
+        self, taking: Taking, offer: Offer, answers: Hearing
     ) -> tuple[bytes, Cosigned | None] | None:
         digest = unpack(taking.request, self._net, LeaseRequest).digest
         try:
@@ -259,7 +257,7 @@ class Renter:
         return None
 
     async def _witnessed(
-        self, taking: Taking, grant: bytes, answers: _Answers
+        self, taking: Taking, grant: bytes, answers: Hearing
     ) -> tuple[bytes, Cosigned | None] | None:
         """The GRANT with what its witnesses signed; None if too few did, so that it is left."""
         try:
@@ -285,6 +283,19 @@ class Renter:
         body = await self._ask(taking.peer, "lease.take", encode(take))
         return decode(body, Reply, size_max=FRAME_BYTES_MAX)
 
+    def _rfq(self, order: Order, offer: Offer) -> Rfq:
+        return rfq_for(
+            order,
+            offer,
+            now=self._clock.now(),
+            nonce=self._random_bytes(16),
+            region=self._region,
+        )
+
+    def known_of(self, offer: Offer) -> Known:
+        """What we know of an offer's owner by ourselves."""
+        return Known(reliability_ppm=self._reliability_ppm(offer.signer))
+
 
 def _shortlist(offers: list[Offer], tier: Tier) -> tuple[list[Offer], list[Offer]]:
     """The next offers to ask, cheapest first, and the rest."""
@@ -299,13 +310,3 @@ def _shortlist(offers: list[Offer], tier: Tier) -> tuple[list[Offer], list[Offer
         else:
             rest.append(offer)
     return chosen, rest
-
-
-def _record(answers: _Answers, seed: bytes, seen: int) -> AuctionRecord:
-    return AuctionRecord(
-        seed=seed,
-        offers_seen=seen,
-        bids=tuple(heard for _, heard, _ in answers.bids.values()),
-        refusals=tuple(answers.refusals),
-        chosen=tuple(answers.chosen),
-    )
