@@ -18,8 +18,9 @@ from p2pnode.jobs.driver import Desk as JobDesk
 from p2pnode.jobs.jobs import Jobs
 from p2pnode.links import Links
 from p2pnode.lookout import Lookout
-from p2pnode.matching.book import Book, Offer, Outcome
+from p2pnode.matching.book import Book, Outcome
 from p2pnode.matching.desk import Books, Desk
+from p2pnode.matching.market import Market
 from p2pnode.matching.offer_sync import OfferSync
 from p2pnode.matching.provider import Provider, shelves_of
 from p2pnode.matching.renter import Renter
@@ -251,15 +252,20 @@ class Node:
             bars=self.standing.bars,
             admit_job=self.workplace.admit,
             on_grant=lambda entry: self.workplace.begin(self.books.granted(entry)),
+            on_rfq=lambda rfq: self.market.note_request(rfq.need),
             clock=ports.clock,
         )
 
     def _build_renter(self) -> None:
         ports = self.ports
+        self.market = Market(
+            self.book, own=self.identity.feed.public, thinks=self.standing,
+            lease=ports.ledger.lease, clock=ports.clock,
+        )  # fmt: skip
         self.renter = Renter(
             signer=self.identity.feed,
             genesis=self.genesis,
-            offers=self._offers_of_others,
+            market=self.market,
             ask=self.links.ask,
             reliability_ppm=self.standing.reliability_ppm,
             bars=self.standing.bars,
@@ -384,11 +390,6 @@ class Node:
         """Our feed has grown: the counterparty gets it at once, everybody else soon."""
         self.replication.tell(peer)
         self.spreader.note()
-
-    def _offers_of_others(self) -> list[Offer]:
-        own = self.identity.feed.public
-        offers = self.book.open_offers(self.ports.clock.now())
-        return [offer for offer in offers if offer.signer != own]
 
     def _wants_feed(self, feed: PublicKey) -> bool:
         """A light client keeps the feeds of those it deals with."""

@@ -10,11 +10,13 @@ from msgspec import UNSET
 from ledger.entry import Entry
 from ledger.intervals import Interval
 from ledger.units_chain import Turn
-from p2pnode.matching.book import Offer
+from p2pnode.matching.book import Follower, Offer
 from p2pnode.matching.desk import Books, Desk
+from p2pnode.matching.market import Market
+from p2pnode.matching.order import Order
 from p2pnode.matching.provider import Posting, Provider, Shelf
 from p2pnode.matching.quoting import No, Question, quote
-from p2pnode.matching.renter import Order, Renter, Witness
+from p2pnode.matching.renter import Renter, Witness
 from protocol.advert import Advert
 from protocol.auction import Bid, Reply, Rfq, Take
 from protocol.certificate import Certificate, read_certificate
@@ -119,6 +121,7 @@ class Owner:
     grants: dict[tuple[PublicKey, bytes], Entry] = field(default_factory=dict)
     granted: list[Entry] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    heard: list[Rfq] = field(default_factory=list)
     barred: dict[PublicKey, str] = field(default_factory=dict)
     lie: Reply | None = None
     """Said to every question, if it is there."""
@@ -151,6 +154,7 @@ class Owner:
             bars=self.barred.get,
             admit_job=self._admit,
             on_grant=self.granted.append,
+            on_rfq=self.heard.append,
             clock=self.clock,
         )
 
@@ -235,6 +239,31 @@ async def _unwitnessed(_peer: PeerId, _grant: bytes, _request: bytes) -> None:
     raise AssertionError("no order of these tests wants witnesses")
 
 
+@dataclass
+class _Stand:
+    """A book with an advert of each owner, that nobody changes."""
+
+    owners: list[Owner]
+
+    def follow(self, follower: Follower) -> None:
+        for offer in self.open_offers(make.NOW):
+            follower.put(offer)
+
+    def open_offers(self, _now: Millis) -> list[Offer]:
+        return [owner.offer() for owner in self.owners]
+
+
+@dataclass
+class _Thinks:
+    barred: Mapping[PublicKey, str]
+
+    def reliability_ppm(self, _owner: PublicKey) -> int:
+        return 950_000
+
+    def bars(self, peer: PublicKey) -> str | None:
+        return self.barred.get(peer)
+
+
 def renter(
     owners: list[Owner],
     clock: Clock,
@@ -253,7 +282,13 @@ def renter(
     return Renter(
         signer=make.RENTER,
         genesis=genesis,
-        offers=lambda: [owner.offer() for owner in owners],
+        market=Market(
+            _Stand(owners),
+            own=make.RENTER.public,
+            thinks=_Thinks(barred),
+            lease=lambda _lease: None,
+            clock=clock,
+        ),
         ask=ask,
         reliability_ppm=lambda _owner: 950_000,
         bars=barred.get,

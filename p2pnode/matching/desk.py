@@ -72,6 +72,7 @@ class Desk:
         bars: Callable[[PublicKey], str | None],
         admit_job: AdmitJob,
         on_grant: Callable[[Entry], None],
+        on_rfq: Callable[[Rfq], None],
         clock: WallClock,
     ) -> None:
         """`bars` says why we do not deal with a renter at all."""
@@ -84,6 +85,7 @@ class Desk:
         self._bars = bars
         self._admit_job = admit_job
         self._on_grant = on_grant
+        self._on_rfq = on_rfq
         self._clock = clock
         self._bids: OrderedDict[Digest, Sealed[Bid]] = OrderedDict()
         self.quoted = 0
@@ -112,6 +114,7 @@ class Desk:
 
     def _quote(self, sealed: Sealed[Rfq], now: Millis) -> Reply:
         rfq = sealed.body
+        self._on_rfq(rfq)
         if why := self._bars(sealed.signer):
             return self._no(sealed, No("POLICY", why))
         shelf = next((s for s in self._provider.shelves if s.group == rfq.group), None)

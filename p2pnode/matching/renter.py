@@ -4,30 +4,32 @@ SPEC.md sections 9 and 12. What was seen, bid and chosen is kept, so that anybod
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
 import trio
 from msgspec import UNSET
 
+from ledger.entry import read_entry
 from ledger.witness_bodies import Cosigned
 from p2pnode.clock import WallClock
 from p2pnode.matching.book import Offer
 from p2pnode.matching.hearing import Hearing
 from p2pnode.matching.judging import judged
-from p2pnode.matching.search import Wish, search
-from protocol.advert import Tier, ask_for
+from p2pnode.matching.market import Market
+from p2pnode.matching.order import Order
+from p2pnode.matching.search import search
 from protocol.answers import check_bid
-from protocol.auction import Bid, Need, Reply, Rfq, Take
+from protocol.auction import Bid, Reply, Rfq, Take
 from protocol.codec import decode, encode
 from protocol.errors import P2PError, PeerFault, Unavailable
 from protocol.genesis import Genesis, net_of
 from protocol.lease import LeaseRequest, charge, digest_of_terms
 from protocol.limits import FRAME_BYTES_MAX, REQUEST_LIFE_MS_MAX
-from protocol.scoring import UNWEIGHED, AuctionRecord, Weights
+from protocol.scoring import AuctionRecord
 from protocol.signing import Signer
-from protocol.units import Digest, Mebibytes, Micros, Millis, MillisSpan, PeerId, PublicKey
+from protocol.units import Digest, Millis, MillisSpan, PeerId, PublicKey
 from protocol.wire import Sealed, pack, unpack
 
 log = logging.getLogger(__name__)
@@ -38,53 +40,10 @@ START_MS: Final = 1_500
 """From the question to the start of the lease: time to gather bids, to choose, to be granted."""
 TAKE_S: Final = 1.5
 """An owner that has been asked to grant is waited for this long, within the request's life."""
-SHORTLIST_MAX: Final = 8
-PER_ACCOUNT_MAX: Final = 2
-"""So that one account with many peers cannot fill a shortlist."""
-ROUNDS_MAX: Final = 3
+ROUNDS_MAX: Final = 6
 RFQ_LIFE_MS: Final = 5_000
 
 Ask = Callable[[PeerId, str, bytes], Awaitable[bytes]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What a renter wants, and what it pays at most."""
-
-    need: Need
-    tier: Tier
-    span_ms: MillisSpan
-    notice_ms: MillisSpan
-    money: str
-    ask_max: Micros | None
-    """Per GPU-hour."""
-    total_max: Micros | None
-    """For the whole span."""
-    job: Digest | None
-    """Digest of the encoded job; each owner gets it sealed to its own key."""
-    avoid: tuple[PublicKey, ...] = ()
-    """Owners that have failed this order before."""
-    witnesses: tuple[PublicKey, ...] = ()
-    """Whose cosignatures the renter wants before it accepts a grant."""
-    quorum: int = 0
-    """Of how many of them; 0 without any."""
-    bytes_to_move: int = 0
-    """What the owner must load before the job can run."""
-    weights: Weights = UNWEIGHED
-    """What delay, latency and interruptions are worth to the renter."""
-
-    def wish(self) -> Wish:
-        """The order as a filter of adverts."""
-        need = self.need
-        return Wish(
-            gpus=need.gpus,
-            vram_min=Mebibytes(need.vram_mib_min),
-            models=() if need.models is UNSET else need.models,
-            regions=() if need.regions is UNSET else need.regions,
-            tier=self.tier,
-            ask_max=self.ask_max,
-            money=self.money,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +99,7 @@ class Renter:
         *,
         signer: Signer,
         genesis: Genesis,
-        offers: Callable[[], Iterable[Offer]],
+        market: Market,
         ask: Ask,
         reliability_ppm: Callable[[PublicKey], int],
         bars: Callable[[PublicKey], str | None],
@@ -151,7 +110,7 @@ class Renter:
         self._signer = signer
         self._genesis = genesis
         self._net = net_of(genesis)
-        self._offers = offers
+        self._market = market
         self._ask = ask
         self._reliability_ppm = reliability_ppm
         self._bars = bars
@@ -162,34 +121,35 @@ class Renter:
     async def rent(self, order: Order, *, seal_job: SealJob, remember: Remember) -> Won:
         """The first bid, best first, that its owner grants. Raises NoMatch."""
         answers = Hearing(seed=self._random_bytes(16), weights=order.weights)
-        offers = list(self._offers())
-        found = search(offers, order.wish())
-        answers.why.update(found.misfits)
-        left = self._open_to(order, list(found.fits), answers)
+        self._market.note_request(order.need)
+        asked: set[bytes] = set()
         for _ in range(ROUNDS_MAX):
-            shortlist, left = _shortlist(left, order.tier)
+            answers.round += 1
+            seed = answers.seed + bytes([answers.round])
+            shortlist = self._market.shortlist(order, seed=seed, but=asked)
             if not shortlist:
                 break
-            answers.round += 1
+            asked.update(offer.head[0] for offer in shortlist)
             await self._gather(order, shortlist, answers)
             won = await self._take_best(order, answers, seal_job, remember)
             if won is not None:
                 taking, grant, cosigned, bid = won
-                record = answers.record(len(offers))
+                record = answers.record(len(self._market))
                 return Won(taking=taking, grant=grant, cosigned=cosigned, bid=bid, record=record)
+        offers = self._market.offers()
+        self._count_misfits(order, offers, answers)
         raise NoMatch(len(offers), answers.why, answers.record(len(offers)))
 
-    def _open_to(self, order: Order, offers: list[Offer], answers: Hearing) -> list[Offer]:
-        """The offers of those that have not failed this order, nor proved to be cheats."""
-        left: list[Offer] = []
-        for offer in offers:
+    def _count_misfits(self, order: Order, offers: list[Offer], answers: Hearing) -> None:
+        """Why nobody else was asked: the first thing that is against each of the others."""
+        found = search(offers, order.wish())
+        for reason, number in found.misfits.items():
+            answers.why[reason] = answers.why.get(reason, 0) + number
+        for offer in found.fits:
             if self._bars(offer.signer) is not None:
                 answers.count("offender")
             elif offer.signer in order.witnesses:
                 answers.count("witness")
-            elif offer.signer not in order.avoid:
-                left.append(offer)
-        return left
 
     async def _gather(self, order: Order, shortlist: list[Offer], answers: Hearing) -> None:
         """Ask all of the shortlist at once; who is silent by QUOTE_S is left out."""
@@ -205,6 +165,7 @@ class Renter:
         try:
             body = await self._ask(offer.certificate.peer_id, "rfq", raw)
             rtt_ms = round((trio.current_time() - began) * 1_000)
+            self._market.note_rtt(offer.signer, rtt_ms)
             reply = decode(body, Reply, size_max=FRAME_BYTES_MAX)
             if reply.yes is UNSET:
                 self._note_refusal(reply, rfq.digest, offer, answers)
@@ -252,8 +213,15 @@ class Renter:
             await remember(taking)
             taken = await self._take(taking, offer, answers)
             if taken is not None:
+                self._note_lease(offer, taken[0], len(bid.body.units))
                 return taking, *taken, bid.body
         return None
+
+    def _note_lease(self, offer: Offer, grant: bytes, gpus: int) -> None:
+        try:
+            self._market.note_lease(offer, read_entry(grant, self._net).id, gpus)
+        except PeerFault:
+            log.info("grant unread", extra={"owner": offer.signer.hex()})
 
     async def _take(
         self, taking: Taking, offer: Offer, answers: Hearing
@@ -348,18 +316,3 @@ class Renter:
         return (
             order.total_max is not None and charge(span, bid.micro_per_gpu_hour) > order.total_max
         )
-
-
-def _shortlist(offers: list[Offer], tier: Tier) -> tuple[list[Offer], list[Offer]]:
-    """The next offers to ask, cheapest first, and the rest."""
-    chosen: list[Offer] = []
-    rest: list[Offer] = []
-    per_account: dict[PublicKey, int] = {}
-    for offer in sorted(offers, key=lambda each: (ask_for(each.advert, tier) or 0, each.head)):
-        account = offer.certificate.root
-        if len(chosen) < SHORTLIST_MAX and per_account.get(account, 0) < PER_ACCOUNT_MAX:
-            per_account[account] = per_account.get(account, 0) + 1
-            chosen.append(offer)
-        else:
-            rest.append(offer)
-    return chosen, rest
