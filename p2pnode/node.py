@@ -18,9 +18,10 @@ from p2pnode.jobs.driver import Desk as JobDesk
 from p2pnode.jobs.jobs import Jobs
 from p2pnode.links import Links
 from p2pnode.lookout import Lookout
-from p2pnode.matching.book import Book, Offer, Outcome
+from p2pnode.matching.book import Book, Outcome
 from p2pnode.matching.desk import Books, Desk
 from p2pnode.matching.journal import Journal
+from p2pnode.matching.market import Market
 from p2pnode.matching.offer_sync import OfferSync
 from p2pnode.matching.provider import Provider, shelves_of
 from p2pnode.matching.renter import Renter
@@ -82,13 +83,8 @@ class Node:
                 **self.settling.handlers,
                 **self.offer_sync.handlers,
                 **self.lookout.discovery.handlers,
-                **self.rejoin.gated(
-                    {
-                        **self.desk.handlers,
-                        **self.workplace.handlers,
-                        **self.witness.handlers,
-                    }
-                ),
+                **self.desk.watch(self.rejoin.gated(self.desk.handlers)),
+                **self.rejoin.gated({**self.workplace.handlers, **self.witness.handlers}),
             }
         )
 
@@ -211,6 +207,10 @@ class Node:
 
     def _build_owner(self) -> None:
         ports, ledger = self.ports, self.ports.ledger
+        self.market = Market(
+            self.book, own=self.identity.feed.public, thinks=self.standing,
+            lease=ports.ledger.lease, clock=ports.clock,
+        )  # fmt: skip
         self.workplace = Workplace(
             shop=Shop(
                 engine=ports.engine,
@@ -255,7 +255,8 @@ class Node:
             bars=self.standing.bars,
             admit_job=self.workplace.admit,
             on_grant=lambda entry: self.workplace.begin(self.books.granted(entry)),
-            journal=Journal(ports.cabinet, rivals=rivals_in(self.offers_of_others)),
+            journal=Journal(ports.cabinet, rivals=rivals_in(self.market.offers)),
+            on_rfq=lambda rfq: self.market.note_request(rfq.need),
             clock=ports.clock,
         )
 
@@ -264,10 +265,9 @@ class Node:
         self.renter = Renter(
             signer=self.identity.feed,
             genesis=self.genesis,
-            offers=self.offers_of_others,
+            market=self.market,
             ask=self.links.ask,
             reliability_ppm=self.standing.reliability_ppm,
-            bars=self.standing.bars,
             witness=self.witnesses.gather,
             random_bytes=ports.random_bytes,
             clock=ports.clock,
@@ -388,10 +388,6 @@ class Node:
         """Our feed has grown: the counterparty gets it at once, everybody else soon."""
         self.replication.tell(peer)
         self.spreader.note()
-
-    def offers_of_others(self) -> list[Offer]:
-        offers = self.book.open_offers(self.ports.clock.now())
-        return [offer for offer in offers if offer.signer != self.identity.feed.public]
 
     def _wants_feed(self, feed: PublicKey) -> bool:
         """A light client keeps the feeds of those it deals with."""

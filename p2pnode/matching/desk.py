@@ -4,6 +4,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -15,6 +16,7 @@ from p2pnode.matching.free_units import TurnOf
 from p2pnode.matching.journal import Journal
 from p2pnode.matching.provider import Provider
 from p2pnode.matching.quoting import No, Question, quote
+from p2pnode.matching.work import Pulse
 from p2pnode.network.exchange import Handler
 from protocol.answers import check_takes
 from protocol.auction import Bid, Refusal, Reply, Rfq, Take, check_rfq
@@ -74,6 +76,7 @@ class Desk:
         admit_job: AdmitJob,
         on_grant: Callable[[Entry], None],
         journal: Journal,
+        on_rfq: Callable[[Rfq], None],
         clock: WallClock,
     ) -> None:
         """`bars` says why we do not deal with a renter at all."""
@@ -87,6 +90,8 @@ class Desk:
         self._admit_job = admit_job
         self._on_grant = on_grant
         self.journal: Final = journal
+        self.pulse: Final = Pulse()
+        self._on_rfq = on_rfq
         self._clock = clock
         self._bids: OrderedDict[Digest, Sealed[Bid]] = OrderedDict()
         self.quoted = 0
@@ -97,6 +102,16 @@ class Desk:
     def handlers(self) -> dict[str, Handler]:
         """The questions that this part answers."""
         return {"rfq": self._answer_rfq, "lease.take": self._answer_take}
+
+    def watch(self, handlers: dict[str, Handler]) -> dict[str, Handler]:
+        """The handlers, of which we note whether requests for quote are evaluated at all."""
+        return {**handlers, "rfq": partial(self._watched, handlers["rfq"])}
+
+    async def _watched(self, handler: Handler, peer: PeerId, body: bytes) -> bytes:
+        self.pulse.came(self._clock.now())
+        answer = await handler(peer, body)
+        self.pulse.evaluated(self._clock.now())
+        return answer
 
     async def _answer_rfq(self, peer: PeerId, body: bytes) -> bytes:
         await trio.lowlevel.checkpoint()
@@ -115,6 +130,7 @@ class Desk:
 
     def _quote(self, sealed: Sealed[Rfq], now: Millis) -> Reply:
         rfq = sealed.body
+        self._on_rfq(rfq)
         if why := self._bars(sealed.signer):
             return self._no_quote(sealed, No("POLICY", why), now)
         shelf = next((s for s in self._provider.shelves if s.group == rfq.group), None)
