@@ -13,6 +13,7 @@ from ledger.units_chain import Turn
 from p2pnode.cabinet import MemoryCabinet
 from p2pnode.matching.book import Follower, Offer
 from p2pnode.matching.desk import Books, Desk
+from p2pnode.matching.holds import Holds
 from p2pnode.matching.journal import Journal
 from p2pnode.matching.market import Market
 from p2pnode.matching.order import Order
@@ -156,6 +157,7 @@ class Owner:
                 granted=lambda renter, nonce: self.grants.get((renter, nonce)),
                 height=lambda: 12,
             ),
+            holds=Holds(MemoryCabinet()),
             who_is=who_is,
             bars=self.barred.get,
             admit_job=self._admit,

@@ -12,6 +12,7 @@ from p2pnode.api import (
     money_documents,
     own_documents,
     owner_documents,
+    pool_documents,
     reputation_documents,
 )
 from protocol.errors import LocalFault
@@ -29,6 +30,7 @@ def _named() -> dict[str, type[msgspec.Struct]]:
         money_documents,
         own_documents,
         owner_documents,
+        pool_documents,
         reputation_documents,
     ):
         for value in vars(module).values():

@@ -15,25 +15,26 @@ from msgspec.structs import replace
 from ledger.entry import read_entry
 from ledger.witness_bodies import Cosigned
 from p2pnode.clock import WallClock
+from p2pnode.matching.asking import beyond, request_for, rfq_for
 from p2pnode.matching.book import Offer
 from p2pnode.matching.hearing import Hearing
 from p2pnode.matching.judging import judged
 from p2pnode.matching.market import Market
-from p2pnode.matching.order import START_MS, Order
+from p2pnode.matching.order import Order
 from p2pnode.matching.preferences import unmet_ppm
-from p2pnode.matching.search import converted, search, tier_of
+from p2pnode.matching.search import search
 from protocol.advert import Region
 from protocol.answers import check_bid
 from protocol.auction import Bid, Reply, Rfq, Take
 from protocol.codec import decode, encode
 from protocol.errors import P2PError, PeerFault, Unavailable
 from protocol.genesis import Genesis, net_of
-from protocol.lease import LeaseRequest, charge, digest_of_terms
-from protocol.limits import FRAME_BYTES_MAX, REQUEST_LIFE_MS_MAX
+from protocol.lease import LeaseRequest
+from protocol.limits import FRAME_BYTES_MAX
 from protocol.scoring import AuctionRecord
 from protocol.signing import Signer
-from protocol.units import Digest, Millis, MillisSpan, PeerId, PublicKey
-from protocol.wire import Sealed, pack, unpack
+from protocol.units import Digest, PeerId, PublicKey
+from protocol.wire import pack, unpack
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,6 @@ TAKE_S: Final = 1.5
 ROUNDS_MAX: Final = 6
 MISSED_MAX: Final = 256
 """Jobs without a match whose last auction is remembered."""
-RFQ_LIFE_MS: Final = 5_000
 
 Ask = Callable[[PeerId, str, bytes], Awaitable[bytes]]
 
@@ -171,7 +171,14 @@ class Renter:
                     nursery.start_soon(self._ask_for_quote, order, offer, answers)
 
     async def _ask_for_quote(self, order: Order, offer: Offer, answers: Hearing) -> None:
-        raw = pack(self._rfq(order, offer), signer=self._signer, net=self._net)
+        asked = rfq_for(
+            order,
+            offer,
+            now=self._clock.now(),
+            nonce=self._random_bytes(16),
+            region=self._region,
+        )
+        raw = pack(asked, signer=self._signer, net=self._net)
         rfq = unpack(raw, self._net, Rfq)
         began = trio.current_time()
         try:
@@ -190,7 +197,7 @@ class Renter:
             log.info("bid refused", extra={"owner": offer.signer.hex(), "rule": fault.rule})
             answers.count("invalid")
         else:
-            if (limit := self._beyond(bid.body, order)) is not None:
+            if (limit := beyond(bid.body, order)) is not None:
                 answers.count(limit)
                 return
             known = self._market.known_of(offer)
@@ -220,7 +227,11 @@ class Renter:
                 log.info("no job sealed", extra={"owner": offer.signer.hex(), "rule": fault.rule})
                 answers.count("invalid")
                 continue
-            raw = pack(self._request(order, bid), signer=self._signer, net=self._net)
+            raw = pack(
+                request_for(order, bid, now=self._clock.now(), nonce=self._random_bytes(16)),
+                signer=self._signer,
+                net=self._net,
+            )
             taking = Taking(
                 peer=offer.certificate.peer_id, owner=offer.signer, request=raw, job=job
             )
@@ -280,60 +291,3 @@ class Renter:
         take = Take(request=taking.request, job=job)
         body = await self._ask(taking.peer, "lease.take", encode(take))
         return decode(body, Reply, size_max=FRAME_BYTES_MAX)
-
-    def _rfq(self, order: Order, offer: Offer) -> Rfq:
-        now = self._clock.now()
-        return Rfq(
-            owner=offer.signer,
-            group=offer.advert.group,
-            incarnation=offer.advert.incarnation,
-            seq=offer.advert.seq,
-            need=order.need,
-            tier=tier_of(offer, order.wish()) or order.tier,
-            start_ms=Millis(now + START_MS),
-            end_ms=Millis(now + START_MS + order.span_ms),
-            notice_ms=order.notice_ms,
-            money=offer.advert.money,
-            region=UNSET if self._region is None else self._region,
-            nonce=self._random_bytes(16),
-            issued_ms=now,
-            not_after_ms=Millis(now + RFQ_LIFE_MS),
-        )
-
-    def _request(self, order: Order, sealed: Sealed[Bid]) -> LeaseRequest:
-        bid = sealed.body
-        now = self._clock.now()
-        return LeaseRequest(
-            owner=sealed.signer,
-            bid=sealed.digest,
-            units=bid.units,
-            start_ms=bid.start_ms,
-            end_ms=bid.end_ms,
-            tier=bid.tier,
-            micro_per_gpu_hour=bid.micro_per_gpu_hour,
-            money=bid.money,
-            period_ms=bid.period_ms,
-            notice_ms=bid.notice_ms,
-            lapse_ms=bid.lapse_ms,
-            terms=digest_of_terms(bid.terms),
-            job=UNSET if order.job is None else order.job,
-            witnesses=order.witnesses or UNSET,
-            quorum=order.quorum or UNSET,
-            nonce=self._random_bytes(16),
-            issued_ms=now,
-            not_after_ms=Millis(now + REQUEST_LIFE_MS_MAX),
-        )
-
-    def _beyond(self, bid: Bid, order: Order) -> str | None:
-        """Which limit of the order the bid breaks, in a word; None if it keeps all of them."""
-        wish = order.wish()
-        price = converted(bid.micro_per_gpu_hour, bid.money, wish)
-        if price is None:
-            return "money"
-        if order.ask_max is not None and price > order.ask_max:
-            return "price"
-        span = MillisSpan(order.span_ms * order.need.gpus)
-        if order.total_max is not None and charge(span, price) > order.total_max:
-            return "total"
-        is_late = wish.end_by_ms is not None and bid.end_ms > wish.end_by_ms
-        return "deadline" if is_late else None
