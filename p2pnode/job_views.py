@@ -54,8 +54,9 @@ class JobViews:
         job = self._node.jobs.new_id()
         witnesses = witnesses_of(self._node, order, self._node.config.renting)
         archive = await input_of(self._baggage, job, order)
+        renting = self._node.config.renting
         file = self._node.jobs.submit(
-            submission_of(job, order, archive, witnesses, renting=self._node.config.renting)
+            submission_of(job, order, archive, witnesses, renting=renting)
         )
         return self._document(file)
 

@@ -16,10 +16,11 @@ from p2pnode.greeting import Greeting
 from p2pnode.identity import Identity
 from p2pnode.links import Links
 from p2pnode.lookout import Lookout
-from p2pnode.matching.book import Book, Offer, Outcome
+from p2pnode.matching.book import Book, Outcome
 from p2pnode.matching.desk import Books, Desk
 from p2pnode.matching.holds import Holds
 from p2pnode.matching.journal import Journal
+from p2pnode.matching.market import Market
 from p2pnode.matching.offer_sync import OfferSync
 from p2pnode.matching.provider import Provider, shelves_of
 from p2pnode.matching.rivals import rivals_in
@@ -81,13 +82,8 @@ class Node:
                 **self.settling.handlers,
                 **self.offer_sync.handlers,
                 **self.lookout.discovery.handlers,
-                **self.rejoin.gated(
-                    {
-                        **self.desk.handlers,
-                        **self.workplace.handlers,
-                        **self.witness.handlers,
-                    }
-                ),
+                **self.desk.watch(self.rejoin.gated(self.desk.handlers)),
+                **self.rejoin.gated({**self.workplace.handlers, **self.witness.handlers}),
             }
         )
 
@@ -210,6 +206,10 @@ class Node:
 
     def _build_owner(self) -> None:
         ports, ledger = self.ports, self.ports.ledger
+        self.market = Market(
+            self.book, own=self.identity.feed.public, thinks=self.standing,
+            lease=ports.ledger.lease, clock=ports.clock,
+        )  # fmt: skip
         self.workplace = Workplace(
             shop=Shop(
                 engine=ports.engine,
@@ -255,7 +255,8 @@ class Node:
             bars=self.standing.bars,
             admit_job=self.workplace.admit,
             on_grant=lambda entry: self.workplace.begin(self.books.granted(entry)),
-            journal=Journal(ports.cabinet, rivals=rivals_in(self.offers_of_others)),
+            journal=Journal(ports.cabinet, rivals=rivals_in(self.market.offers)),
+            on_rfq=lambda rfq: self.market.note_request(rfq.need),
             clock=ports.clock,
         )
 
@@ -267,7 +268,7 @@ class Node:
             ports=self.ports,
             links=self.links,
             keeping=self.keeping,
-            offers=self.offers_of_others,
+            market=self.market,
             look_around=self.look_around,
         )
         self.renter, self.jobs, self.pools = renting.renter, renting.jobs, renting.pools
@@ -366,10 +367,6 @@ class Node:
         """Our feed has grown: the counterparty gets it at once, everybody else soon."""
         self.replication.tell(peer)
         self.spreader.note()
-
-    def offers_of_others(self) -> list[Offer]:
-        offers = self.book.open_offers(self.ports.clock.now())
-        return [offer for offer in offers if offer.signer != self.identity.feed.public]
 
     def _wants_feed(self, feed: PublicKey) -> bool:
         """A light client keeps the feeds of those it deals with."""

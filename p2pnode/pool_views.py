@@ -34,11 +34,9 @@ class PoolViews:
         if archive is not None:
             paths = [self._baggage.path(name, "input.tar") for name in names]
             await trio.to_thread.run_sync(_share, paths[0], paths[1:], limiter=_FILES)
+        renting = node.config.renting
         file = node.pools.submit(
-            tuple(
-                submission_of(name, order, archive, witnesses, renting=node.config.renting)
-                for name in names
-            )
+            tuple(submission_of(name, order, archive, witnesses, renting=renting) for name in names)
         )
         return self._document(file)
 

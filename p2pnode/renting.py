@@ -1,6 +1,6 @@
 """Builds what a renter needs: its auctions, its jobs, and its jobs on several nodes."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from p2pnode.bookkeeping import Bookkeeping
@@ -10,7 +10,7 @@ from p2pnode.jobs.driver import Desk
 from p2pnode.jobs.jobs import Jobs
 from p2pnode.jobs.pools import Pools
 from p2pnode.links import Links
-from p2pnode.matching.book import Offer
+from p2pnode.matching.market import Market
 from p2pnode.matching.pooling import Pooling
 from p2pnode.matching.renter import Renter
 from p2pnode.matching.search import Wish
@@ -35,17 +35,16 @@ def build_renting(
     ports: Ports,
     links: Links,
     keeping: Bookkeeping,
-    offers: Callable[[], Iterable[Offer]],
+    market: Market,
     look_around: Callable[[Wish], Awaitable[None]],
 ) -> Renting:
-    """`offers` are those of others that are open now."""
+    """The parts of a node that rents."""
     renter = Renter(
         signer=identity.feed,
         genesis=genesis,
-        offers=offers,
+        market=market,
         ask=links.ask,
         reliability_ppm=keeping.standing.reliability_ppm,
-        bars=keeping.standing.bars,
         witness=keeping.witnesses.gather,
         random_bytes=ports.random_bytes,
         clock=ports.clock,
@@ -55,13 +54,14 @@ def build_renting(
     pooling = Pooling(
         signer=identity.feed,
         genesis=genesis,
-        offers=offers,
+        offers=market.offers,
+        known_of=market.known_of,
+        region=own_region(config),
         ask=links.ask,
         bars=keeping.standing.bars,
         random_bytes=ports.random_bytes,
         rng=ports.rng,
         clock=ports.clock,
-        region=own_region(config),
     )
     pools = Pools(
         jobs=jobs,

@@ -44,8 +44,8 @@ async def why_no_match(node: Node, name: str) -> WhyDocument:
     wish = order.wish(now)
     await node.look_around(wish)
     offers, shut_out = open_to(node, file)
-    sieved = funnel(offers, wish, node.renter.known_of)
-    changes = await changes_for(offers, wish, node.renter.known_of)
+    sieved = funnel(offers, wish, node.market.known_of)
+    changes = await changes_for(offers, wish, node.market.known_of)
     record = _last_auction(node, file)
     return _document(
         file,
@@ -71,8 +71,8 @@ def open_to(node: Node, file: JobFile) -> tuple[list[Offer], dict[str, int]]:
     """The offers that may be asked for this job, and how many owners are not, by reason."""
     order, shut_out = file.order(), dict[str, int]()
     found = []
-    for offer in node.offers_of_others():
-        why = node.renter.shut_out(offer, order)
+    for offer in node.market.offers():
+        why = node.market.shut_out(offer, order)
         if why is None:
             found.append(offer)
         else:

@@ -74,10 +74,10 @@ class Rfq(Wire, frozen=True, kw_only=True):
     end_ms: Instant
     notice_ms: Span
     money: CurrencyCode
-    hold: Literal["yes"] | UnsetType = UNSET
-    """Present: an exclusive bid is wanted, so that several leases come together or not at all."""
     region: Region | UnsetType = UNSET
     """The renter's own, self-declared, for owners who choose among renters by it."""
+    hold: Literal["yes"] | UnsetType = UNSET
+    """Present: an exclusive bid is wanted, so that several leases come together or not at all."""
     nonce: Id16
     issued_ms: Instant
     not_after_ms: Instant

@@ -29,8 +29,8 @@ def _named() -> dict[str, type[msgspec.Struct]]:
         ledger_documents,
         money_documents,
         own_documents,
-        pool_documents,
         owner_documents,
+        pool_documents,
         reputation_documents,
     ):
         for value in vars(module).values():

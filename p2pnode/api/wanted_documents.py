@@ -18,7 +18,7 @@ class Constraints(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Every field that is 0, None or empty asks for nothing."""
 
     gpus: int = 1
-    """On one node."""
+    """On each node."""
     vram_mib_min: int = 1
     """Of each."""
     models: tuple[str, ...] = ()

@@ -23,12 +23,12 @@ def rfq_for(
     *,
     now: Millis,
     nonce: bytes,
-    region: Region | None,
     hold: bool = False,
+    region: Region | None = None,
 ) -> Rfq:
     """The question to this offer's owner; with `hold`, for an exclusive bid.
 
-    `region` is ours; None where it is not known.
+    `region`: ours, told to the owner; None where it is not known.
     """
     return Rfq(
         owner=offer.signer,
@@ -41,8 +41,8 @@ def rfq_for(
         end_ms=Millis(now + START_MS + order.span_ms),
         notice_ms=order.notice_ms,
         money=offer.advert.money,
-        hold="yes" if hold else UNSET,
         region=UNSET if region is None else region,
+        hold="yes" if hold else UNSET,
         nonce=nonce,
         issued_ms=now,
         not_after_ms=Millis(now + RFQ_LIFE_MS),

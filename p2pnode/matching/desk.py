@@ -4,6 +4,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -16,6 +17,7 @@ from p2pnode.matching.holds import Holds
 from p2pnode.matching.journal import Journal
 from p2pnode.matching.provider import Provider
 from p2pnode.matching.quoting import No, Question, quote
+from p2pnode.matching.work import Pulse
 from p2pnode.network.exchange import Handler
 from protocol.answers import check_takes
 from protocol.auction import Bid, BidDrop, Refusal, Reply, Rfq, Take, check_rfq
@@ -77,6 +79,7 @@ class Desk:
         admit_job: AdmitJob,
         on_grant: Callable[[Entry], None],
         journal: Journal,
+        on_rfq: Callable[[Rfq], None],
         clock: WallClock,
     ) -> None:
         """`bars` says why we do not deal with a renter at all."""
@@ -91,6 +94,8 @@ class Desk:
         self._admit_job = admit_job
         self._on_grant = on_grant
         self.journal: Final = journal
+        self.pulse: Final = Pulse()
+        self._on_rfq = on_rfq
         self._clock = clock
         self._bids: OrderedDict[Digest, Sealed[Bid]] = OrderedDict()
         self.quoted = 0
@@ -105,6 +110,16 @@ class Desk:
             "bid.drop": self._answer_drop,
             "lease.take": self._answer_take,
         }
+
+    def watch(self, handlers: dict[str, Handler]) -> dict[str, Handler]:
+        """The handlers, of which we note whether requests for quote are evaluated at all."""
+        return {**handlers, "rfq": partial(self._watched, handlers["rfq"])}
+
+    async def _watched(self, handler: Handler, peer: PeerId, body: bytes) -> bytes:
+        self.pulse.came(self._clock.now())
+        answer = await handler(peer, body)
+        self.pulse.evaluated(self._clock.now())
+        return answer
 
     async def _answer_rfq(self, peer: PeerId, body: bytes) -> bytes:
         await trio.lowlevel.checkpoint()
@@ -123,6 +138,7 @@ class Desk:
 
     def _quote(self, sealed: Sealed[Rfq], now: Millis) -> Reply:
         rfq = sealed.body
+        self._on_rfq(rfq)
         if why := self._bars(sealed.signer):
             return self._no_quote(sealed, No("POLICY", why), now)
         if rfq.hold is not msgspec.UNSET and (
@@ -200,9 +216,8 @@ class Desk:
             return encode(self._no_lease(sealed, No("STALE", "the bid is over"), now))
         check_takes(sealed, bid)
         if self._holds.is_kept_from(bid, now):
-            return encode(
-                self._no_lease(sealed, No("TAKEN", "kept for another renter for a moment"), now)
-            )
+            no = No("TAKEN", "kept for another renter for a moment")
+            return encode(self._no_lease(sealed, no, now))
         if why := self._bars(sealed.signer):
             return encode(self._no_lease(sealed, No("POLICY", why), now))
         job = None if take.job is msgspec.UNSET else take.job
@@ -215,8 +230,8 @@ class Desk:
         except Unavailable as taken:
             return encode(self._no_lease(sealed, No("TAKEN", str(taken)), now))
         self.granted += 1
-        self._holds.granted(sealed.body.bid, now)
         self.journal.taken(sealed.body.bid, now, is_granted=True)
+        self._holds.granted(sealed.body.bid, now)
         self._bids.pop(sealed.body.bid, None)
         log.info("lease granted", extra={"lease": entry.id.hex(), "renter": sealed.signer.hex()})
         self._on_grant(entry)

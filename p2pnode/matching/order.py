@@ -32,7 +32,7 @@ class Choice(Wire, frozen=True, kw_only=True):
     """Other money that is taken, each with what one unit is worth in micro-units of ours."""
 
     def preferences(self) -> tuple[Preference, ...]:
-        """What ranks and never filters. Raises LocalFault if a text cannot be read."""
+        """What ranks and never filters. They were read before they were kept."""
         return tuple(preference_of(text) for text in self.prefer)
 
 

@@ -21,7 +21,7 @@ from p2pnode.matching.let_go import letting_go
 from p2pnode.matching.order import Order
 from p2pnode.matching.pool_plan import Place, chosen_places, room_in
 from p2pnode.matching.renter import Ask, Taking
-from p2pnode.matching.search import converted, search
+from p2pnode.matching.search import KnownOf, search
 from p2pnode.quantities import format_money
 from protocol.advert import Region
 from protocol.answers import check_bid, check_refusal
@@ -59,8 +59,6 @@ class _Held:
 
     offer: Offer
     bid: Sealed[Bid]
-    ask_micro: int
-    """Its price per GPU-hour, in our money."""
 
 
 class Pooling:
@@ -74,18 +72,20 @@ class Pooling:
         offers: Callable[[], Iterable[Offer]],
         ask: Ask,
         bars: Callable[[PublicKey], str | None],
+        known_of: KnownOf,
         random_bytes: Callable[[int], bytes],
         rng: Random,
         clock: WallClock,
         region: Region | None = None,
     ) -> None:
-        self._region = region
         self._signer = signer
         self._genesis = genesis
         self._net = net_of(genesis)
         self._offers = offers
         self._ask = ask
         self._bars = bars
+        self._known_of = known_of
+        self._region = region
         self._random_bytes = random_bytes
         self._rng = rng
         self._clock = clock
@@ -109,7 +109,7 @@ class Pooling:
             if dear is not None:
                 raise NoPool(dear)
             held, why = await self._hold_all(order, chosen, left_out)
-            dear = _too_dear([each.ask_micro for each in held], order)
+            dear = _too_dear([each.bid.body.micro_per_gpu_hour for each in held], order)
             if len(held) == nodes and dear is None:
                 return [self._taking(order, each, rank, job_for) for rank, each in enumerate(held)]
             await self._drop(held)
@@ -138,8 +138,8 @@ class Pooling:
     ) -> tuple[tuple[Place, ...], str | None]:
         """All places, cheapest first, and why they are too few."""
         # How many GPUs are free together is the plan's to judge.
-        wish = replace(order.wish(), gpus=1)
-        found = search(self._offers(), wish)
+        wish = replace(order.wish(), gpus=1, or_tiers=(), rates=())
+        found = search(self._offers(), wish, self._known_of)
         open_to_us = [
             offer
             for offer in found.fits
@@ -165,9 +165,7 @@ class Pooling:
                     left_out.add(place.offer.head[0])
                     why = f"an owner does not hold its GPUs: {error}"
                     break
-                price = converted(bid.body.micro_per_gpu_hour, bid.body.money, order.wish())
-                assert price is not None  # as `beyond` has found
-                held.append(_Held(place.offer, bid, price))
+                held.append(_Held(place.offer, bid))
         return held, "the owners answer too slowly" if scope.cancelled_caught else why
 
     async def _hold_one(self, order: Order, offer: Offer) -> Sealed[Bid]:
@@ -177,8 +175,8 @@ class Pooling:
             offer,
             now=self._clock.now(),
             nonce=self._random_bytes(16),
-            region=self._region,
             hold=True,
+            region=self._region,
         )
         raw = pack(asked, signer=self._signer, net=self._net)
         rfq = unpack(raw, self._net, Rfq)
@@ -194,8 +192,8 @@ class Pooling:
         check_bid(bid, rfq, genesis=self._genesis, now=self._clock.now())
         if bid.body.exclusive is UNSET:
             raise NoPool("it does not hold units")
-        if (limit := beyond(bid.body, order)) is not None:
-            raise NoPool(f"its bid is beyond a limit of ours: {limit}")
+        if beyond(bid.body, order) is not None:
+            raise NoPool("it asks more than the limit")
         return bid
 
     def _refusal(self, reply: Reply, of: Digest, offer: Offer) -> str:

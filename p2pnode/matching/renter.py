@@ -4,22 +4,26 @@ SPEC.md sections 9 and 12. What was seen, bid and chosen is kept, so that anybod
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
 import trio
 from msgspec import UNSET
+from msgspec.structs import replace
 
+from ledger.entry import read_entry
 from ledger.witness_bodies import Cosigned
 from p2pnode.clock import WallClock
 from p2pnode.matching.asking import beyond, request_for, rfq_for
 from p2pnode.matching.book import Offer
 from p2pnode.matching.hearing import Hearing
 from p2pnode.matching.judging import judged
+from p2pnode.matching.market import Market
 from p2pnode.matching.order import Order
-from p2pnode.matching.search import Known, search
-from protocol.advert import Region, Tier, ask_for
+from p2pnode.matching.preferences import unmet_ppm
+from p2pnode.matching.search import search
+from protocol.advert import Region
 from protocol.answers import check_bid
 from protocol.auction import Bid, Reply, Rfq, Take
 from protocol.codec import decode, encode
@@ -38,10 +42,7 @@ QUOTE_S: Final = 1.2
 """Owners that have not answered by then are left out of this auction."""
 TAKE_S: Final = 1.5
 """An owner that has been asked to grant is waited for this long, within the request's life."""
-SHORTLIST_MAX: Final = 8
-PER_ACCOUNT_MAX: Final = 2
-"""So that one account with many peers cannot fill a shortlist."""
-ROUNDS_MAX: Final = 3
+ROUNDS_MAX: Final = 6
 MISSED_MAX: Final = 256
 """Jobs without a match whose last auction is remembered."""
 
@@ -101,10 +102,9 @@ class Renter:
         *,
         signer: Signer,
         genesis: Genesis,
-        offers: Callable[[], Iterable[Offer]],
+        market: Market,
         ask: Ask,
         reliability_ppm: Callable[[PublicKey], int],
-        bars: Callable[[PublicKey], str | None],
         witness: Witness,
         random_bytes: Callable[[int], bytes],
         clock: WallClock,
@@ -114,10 +114,9 @@ class Renter:
         self._signer = signer
         self._genesis = genesis
         self._net = net_of(genesis)
-        self._offers = offers
+        self._market = market
         self._ask = ask
         self._reliability_ppm = reliability_ppm
-        self._bars = bars
         self._witness = witness
         self._random_bytes = random_bytes
         self._clock = clock
@@ -127,23 +126,26 @@ class Renter:
 
     async def rent(self, order: Order, *, seal_job: SealJob, remember: Remember) -> Won:
         """The first bid, best first, that its owner grants. Raises NoMatch."""
-        answers = Hearing(seed=self._random_bytes(16), weights=order.weights)
-        offers = list(self._offers())
-        found = search(offers, order.wish(self._clock.now()), self.known_of)
-        answers.why.update(found.misfits)
-        left = self._open_to(order, list(found.fits), answers)
+        weights = replace(order.weights, rates=order.choice.rates)
+        answers = Hearing(seed=self._random_bytes(16), weights=weights)
+        self._market.note_request(order.need)
+        asked: set[bytes] = set()
         for _ in range(ROUNDS_MAX):
-            shortlist, left = _shortlist(left, order.tier)
+            answers.round += 1
+            seed = answers.seed + bytes([answers.round])
+            shortlist = self._market.shortlist(order, seed=seed, but=asked)
             if not shortlist:
                 break
-            answers.round += 1
+            asked.update(offer.head[0] for offer in shortlist)
             await self._gather(order, shortlist, answers)
             won = await self._take_best(order, answers, seal_job, remember)
             if won is not None:
                 taking, grant, cosigned, bid = won
-                record = answers.record(len(offers))
+                record = answers.record(len(self._market))
                 self.missed.pop(order.job, None)
                 return Won(taking=taking, grant=grant, cosigned=cosigned, bid=bid, record=record)
+        offers = self._market.offers()
+        self._count_misfits(order, offers, answers)
         self._miss(order, answers.why)
         raise NoMatch(len(offers), answers.why, answers.record(len(offers)))
 
@@ -152,24 +154,14 @@ class Renter:
         while len(self.missed) > MISSED_MAX:
             del self.missed[next(iter(self.missed))]
 
-    def _open_to(self, order: Order, offers: list[Offer], answers: Hearing) -> list[Offer]:
-        """The offers of those that have not failed this order, nor proved to be cheats."""
-        left: list[Offer] = []
-        for offer in offers:
-            why = self.shut_out(offer, order)
-            if why is None:
-                left.append(offer)
-            else:
+    def _count_misfits(self, order: Order, offers: list[Offer], answers: Hearing) -> None:
+        """Why nobody else was asked: the first thing that is against each of the others."""
+        found = search(offers, order.wish(self._clock.now()), self._market.known_of)
+        for reason, number in found.misfits.items():
+            answers.why[reason] = answers.why.get(reason, 0) + number
+        for offer in found.fits:
+            if (why := self._market.shut_out(offer, order)) is not None:
                 answers.count(why)
-        return left
-
-    def shut_out(self, offer: Offer, order: Order) -> str | None:
-        """Why its owner is not asked whatever it offers, in a word; None if it may be."""
-        if self._bars(offer.signer) is not None:
-            return "offender"
-        if offer.signer in order.witnesses:
-            return "witness"
-        return "failed before" if offer.signer in order.avoid else None
 
     async def _gather(self, order: Order, shortlist: list[Offer], answers: Hearing) -> None:
         """Ask all of the shortlist at once; who is silent by QUOTE_S is left out."""
@@ -179,12 +171,20 @@ class Renter:
                     nursery.start_soon(self._ask_for_quote, order, offer, answers)
 
     async def _ask_for_quote(self, order: Order, offer: Offer, answers: Hearing) -> None:
-        raw = pack(self._rfq(order, offer), signer=self._signer, net=self._net)
+        asked = rfq_for(
+            order,
+            offer,
+            now=self._clock.now(),
+            nonce=self._random_bytes(16),
+            region=self._region,
+        )
+        raw = pack(asked, signer=self._signer, net=self._net)
         rfq = unpack(raw, self._net, Rfq)
         began = trio.current_time()
         try:
             body = await self._ask(offer.certificate.peer_id, "rfq", raw)
             rtt_ms = round((trio.current_time() - began) * 1_000)
+            self._market.note_rtt(offer.signer, rtt_ms)
             reply = decode(body, Reply, size_max=FRAME_BYTES_MAX)
             if reply.yes is UNSET:
                 self._note_refusal(reply, rfq.digest, offer, answers)
@@ -200,11 +200,13 @@ class Renter:
             if (limit := beyond(bid.body, order)) is not None:
                 answers.count(limit)
                 return
+            known = self._market.known_of(offer)
             thought = judged(
                 offer,
                 reliability_ppm=self._reliability_ppm(offer.signer),
                 bytes_to_move=order.bytes_to_move,
                 rtt_ms=rtt_ms,
+                unmet_ppm=unmet_ppm(offer, order.choice.preferences(), known),
             )
             answers.hear(offer, (raw, rfq.body), (reply.yes, bid), thought)
 
@@ -236,8 +238,15 @@ class Renter:
             await remember(taking)
             taken = await self._take(taking, offer, answers)
             if taken is not None:
+                self._note_lease(offer, taken[0], len(bid.body.units))
                 return taking, *taken, bid.body
         return None
+
+    def _note_lease(self, offer: Offer, grant: bytes, gpus: int) -> None:
+        try:
+            self._market.note_lease(offer, read_entry(grant, self._net).id, gpus)
+        except PeerFault:
+            log.info("grant unread", extra={"owner": offer.signer.hex()})
 
     async def _take(
         self, taking: Taking, offer: Offer, answers: Hearing
@@ -282,31 +291,3 @@ class Renter:
         take = Take(request=taking.request, job=job)
         body = await self._ask(taking.peer, "lease.take", encode(take))
         return decode(body, Reply, size_max=FRAME_BYTES_MAX)
-
-    def _rfq(self, order: Order, offer: Offer) -> Rfq:
-        return rfq_for(
-            order,
-            offer,
-            now=self._clock.now(),
-            nonce=self._random_bytes(16),
-            region=self._region,
-        )
-
-    def known_of(self, offer: Offer) -> Known:
-        """What we know of an offer's owner by ourselves."""
-        return Known(reliability_ppm=self._reliability_ppm(offer.signer))
-
-
-def _shortlist(offers: list[Offer], tier: Tier) -> tuple[list[Offer], list[Offer]]:
-    """The next offers to ask, cheapest first, and the rest."""
-    chosen: list[Offer] = []
-    rest: list[Offer] = []
-    per_account: dict[PublicKey, int] = {}
-    for offer in sorted(offers, key=lambda each: (ask_for(each.advert, tier) or 0, each.head)):
-        account = offer.certificate.root
-        if len(chosen) < SHORTLIST_MAX and per_account.get(account, 0) < PER_ACCOUNT_MAX:
-            per_account[account] = per_account.get(account, 0) + 1
-            chosen.append(offer)
-        else:
-            rest.append(offer)
-    return chosen, rest

@@ -5,7 +5,7 @@ wish asks for. What an advert does not state satisfies no constraint.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from msgspec import UNSET, UnsetType
@@ -195,6 +195,32 @@ def tier_of(offer: Offer, wish: Wish) -> Tier | None:
     asks = [(ask_for(offer.advert, tier), tier) for tier in wish.tiers if tier in offered]
     priced = [pair for pair in asks if pair[0] is not None]
     return min(priced, key=lambda pair: pair[0] or 0)[1] if priced else next(iter(offered), None)
+
+
+def parts_of(wish: Wish) -> list[tuple[Wish, int]]:
+    """Wishes for one tier in one money each, that all together let pass what this one does.
+
+    Each with what a unit of its money is worth, in millionths. Limits on the whole, and what a
+    renter knows by itself, are left to who judges the whole wish.
+    """
+    found = []
+    for tier in wish.tiers:
+        for money, rate in ((wish.money, RATE_SCALE), *wish.rates):
+            if rate:
+                most = None if wish.ask_max is None else wish.ask_max * RATE_SCALE // rate
+                part = replace(
+                    wish,
+                    tier=tier,
+                    or_tiers=(),
+                    money=money,
+                    rates=(),
+                    ask_max=None if most is None else Micros(most),
+                    total_max=None,
+                    reliability_ppm_min=None,
+                    rtt_ms_max=None,
+                )
+                found.append((part, rate))
+    return found
 
 
 def converted(micros: Micros, money: str, wish: Wish) -> Micros | None:

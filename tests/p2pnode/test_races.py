@@ -123,6 +123,7 @@ class Race:
             bars=lambda _renter: None,
             admit_job=lambda *_: self.maybe_die("before the GRANT"),
             on_grant=lambda _entry: self.maybe_die("before the answer"),
+            on_rfq=lambda _rfq: None,
             clock=self.clock,
         )
 

@@ -285,7 +285,7 @@ def cost_vectors() -> list[Case]:
             "bid": sealed(bid).hex(),
             "judged": encode(judged).hex(),
             "weights": encode(weights).hex(),
-            "terms": asdict(expected_cost(deal_of(asked, bid), judged, weights)),
+            "terms": asdict(expected_cost(deal_of(asked, bid, weights), judged, weights)),
         }
         for bid, judged, weights in rows
     ]
