@@ -10,8 +10,10 @@ from msgspec import UNSET
 from ledger.entry import Entry
 from ledger.intervals import Interval
 from ledger.units_chain import Turn
+from p2pnode.cabinet import MemoryCabinet
 from p2pnode.matching.book import Follower, Offer
 from p2pnode.matching.desk import Books, Desk
+from p2pnode.matching.holds import Holds
 from p2pnode.matching.market import Market
 from p2pnode.matching.order import Order
 from p2pnode.matching.provider import Posting, Provider, Shelf
@@ -150,6 +152,7 @@ class Owner:
                 granted=lambda renter, nonce: self.grants.get((renter, nonce)),
                 height=lambda: 12,
             ),
+            holds=Holds(MemoryCabinet()),
             who_is=who_is,
             bars=self.barred.get,
             admit_job=self._admit,

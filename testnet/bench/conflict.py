@@ -11,6 +11,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from typing import Final, Literal
@@ -165,7 +166,7 @@ class Street:
         for number in range(self._requests):
             at += self._dice.expovariate(1)
             search = Search(number=number, is_counted=number >= self._skipped)
-            self._later(at, lambda now, search=search: self._ask(now, search))
+            self._later(at, partial(self._ask, search=search))
         while self._events:
             now, _, act = heappop(self._events)
             act(now)
