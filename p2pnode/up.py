@@ -28,7 +28,7 @@ from p2pnode.owner_views import OwnerViews
 from p2pnode.pool_views import PoolViews
 from p2pnode.ports import Ports
 from p2pnode.real_node import BARE, Disk, opened, same
-from p2pnode.status import services_of
+from p2pnode.status import offered, services_of
 from protocol.errors import P2PError
 
 log = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ async def _serve(node: Node, home: Home, on_ready: Callable[[Ready], None]) -> N
             *pool_routes(PoolViews(node, baggage)),
             *ledger_routes(ledger),
             *money_routes(money_views(node)),
-            *owner_routes(OwnerViews(node.terms, node.ports.clock)),
+            *owner_routes(OwnerViews(node, lambda: offered(node))),
         ],
     )
     async with trio.open_nursery() as nursery:

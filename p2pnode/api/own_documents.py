@@ -65,22 +65,6 @@ class VersionDocument(Struct, frozen=True, kw_only=True):
     client: str
 
 
-class AskShowDocument(Struct, frozen=True, kw_only=True):
-    """`p2pnode ask show`."""
-
-    schema: str = "p2pnode.ask.show/1"
-    micro_per_gpu_hour: int | None
-    money: str
-    offered: tuple[str, ...]
-
-
-class AskSetDocument(Struct, frozen=True, kw_only=True):
-    """`p2pnode ask set`."""
-
-    schema: str = "p2pnode.ask.set/1"
-    applies: str
-
-
 class DueDocument(Struct, frozen=True, kw_only=True):
     """A sum of money."""
 

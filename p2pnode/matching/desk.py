@@ -153,6 +153,7 @@ class Desk:
             turn_of=self._books.turn_of,
             now=now,
             held=self._holds.units(now),
+            told=self._provider.told(rfq),
         )
         if isinstance(answer, No):
             return self._no_quote(sealed, answer, now)
@@ -249,11 +250,15 @@ class Desk:
 
     def _no(self, sealed: Sealed[Rfq] | Sealed[LeaseRequest], no: No) -> Reply:
         self.refused[no.reason] = self.refused.get(no.reason, 0) + 1
+        newest = None
+        if no.reason == "PRICE_MOVED" and isinstance(sealed.body, Rfq):
+            newest = self._provider.newest(sealed.body.group)
         refusal = Refusal(
             of=sealed.digest,
             renter=sealed.signer,
             reason=no.reason,
             detail=no.detail[:200] if no.detail else msgspec.UNSET,
+            advert=msgspec.UNSET if newest is None else newest,
             issued_ms=self._clock.now(),
         )
         return Reply(no=pack(refusal, signer=self._signer, net=self._net))

@@ -6,13 +6,13 @@ from typing import Final
 from msgspec import UNSET
 
 from p2pnode.matching.free_units import TurnOf, free_units
-from p2pnode.matching.pricing import price
+from p2pnode.matching.pricing import least, price
 from p2pnode.matching.provider import Posting, Shelf
 from p2pnode.matching.shape import shortfall
-from p2pnode.quantities import format_span
+from p2pnode.quantities import format_money, format_span
 from protocol.auction import Bid, Reason, Rfq
 from protocol.lease import Terms
-from protocol.units import Digest, Millis, MillisSpan, PublicKey
+from protocol.units import Digest, Micros, Millis, MillisSpan, PublicKey
 
 LEAD_MS: Final = MillisSpan(500)
 """A lease starts at least this long after its bid, so that it can be granted before."""
@@ -48,11 +48,12 @@ def quote(
     turn_of: TurnOf,
     now: Millis,
     held: frozenset[bytes] = frozenset(),
+    told: Micros | None = None,
 ) -> Bid | No:
     """Our firm bid, or the first reason against one.
 
-    `held` are units that an exclusive bid keeps for another renter. The bid's `head_seq` is left
-    to who signs it.
+    `held` are units that an exclusive bid keeps for another renter. `told` is the ask in the advert
+    on which the question is based: no bid exceeds it. The bid's `head_seq` is left to who signs it.
     """
     rfq = question.rfq
     if shelf is None or posting.ask is None:
@@ -70,6 +71,8 @@ def quote(
     end = Millis(start + (rfq.end_ms - rfq.start_ms))
     if why := posting.timetable.why_closed(start, end, now=now):
         return No("CLOSED", why)
+    if why := _moved(asked, least(posting, rfq.tier, start=start, end=end), told, posting.money):
+        return No("PRICE_MOVED", why)
     units = free_units(shelf, turn_of, start=start, end=end, held=held)
     if len(units) < rfq.need.gpus:
         return No("TAKEN", f"{len(units)} of {len(shelf.units)} GPUs are free then")
@@ -102,4 +105,13 @@ def _policy(rfq: Rfq, posting: Posting) -> str | None:
     if not posting.lease_ms_min <= span <= posting.lease_ms_max:
         least, most = map(format_span, (posting.lease_ms_min, posting.lease_ms_max))
         return f"leases of {least} to {most} only"
+    return None
+
+
+def _moved(asked: Micros, floor: Micros, told: Micros | None, money: str) -> str | None:
+    """Why the price that was asked for is not that of this lease; None if it is."""
+    if floor > asked:
+        return f"at least {format_money(floor, money)} then, and {format_money(asked, money)} now"
+    if told is not None and asked > told:
+        return f"it is {format_money(asked, money)} now"
     return None
