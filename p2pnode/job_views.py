@@ -9,8 +9,8 @@ from msgspec import UNSET
 from ledger.fold import Lease
 from ledger.limits import RECEIPT_BYTES_MAX
 from ledger.receipt import Proven, check_receipt
+from p2pnode.api.auction_documents import AuctionDocument
 from p2pnode.api.job_documents import (
-    AuctionDocument,
     JobDocument,
     JobListDocument,
     LeaseDocument,
@@ -18,6 +18,7 @@ from p2pnode.api.job_documents import (
     ReceiptDocument,
 )
 from p2pnode.api.wanted_documents import JobOrder
+from p2pnode.auction_check import auction_document
 from p2pnode.config import Renting
 from p2pnode.execution.archive import Packed, pack, unpack
 from p2pnode.execution.run_log import end_of
@@ -29,12 +30,10 @@ from p2pnode.node import Node
 from p2pnode.receipt_check import outcome_document
 from p2pnode.reputation_views import feed_named
 from p2pnode.wanted import choice_of, need_of
-from protocol.auction import Bid, Refusal
 from protocol.codec import decode
 from protocol.errors import LocalFault, PeerFault
 from protocol.job import Input, Job, JobLimits
-from protocol.limits import AUCTION_BYTES_MAX, JOB_BYTES_MAX, WITNESSES_MAX
-from protocol.scoring import AuctionRecord, check_auction, expected_cost
+from protocol.limits import JOB_BYTES_MAX, WITNESSES_MAX
 from protocol.tick import Outcome
 from protocol.units import Micros, MillisSpan, PublicKey
 from protocol.wire import unpack as unpack_message
@@ -54,19 +53,10 @@ class JobViews:
         """Pack the input, take the job. Raises LocalFault."""
         job = self._node.jobs.new_id()
         witnesses = witnesses_of(self._node, order, self._node.config.renting)
-        packed = None
-        if order.input_folder is not None:
-            path = self._baggage.path(job, "input.tar")
-            await trio.to_thread.run_sync(_make_parent, path, limiter=_FILES)
-            packed = await _pack_input(Path(order.input_folder), path)
+        archive = await input_of(self._baggage, job, order)
+        renting = self._node.config.renting
         file = self._node.jobs.submit(
-            _submission(
-                job,
-                order,
-                None if packed is None else Input(digest=packed.digest, bytes=packed.bytes),
-                witnesses,
-                renting=self._node.config.renting,
-            )
+            submission_of(job, order, archive, witnesses, renting=renting)
         )
         return self._document(file)
 
@@ -129,17 +119,15 @@ class JobViews:
 
     def auction(self, name: str) -> AuctionDocument:
         """The bids of a job's last auction, and whether the choice was right. Raises LocalFault."""
+        return auction_document(self.auction_file(name), self._node.net)
+
+    def auction_file(self, name: str) -> bytes:
+        """The record of a job's last auction, for whoever checks it. Raises LocalFault."""
         file = self._node.jobs.driver(name).file
         raw = self._node.ports.cabinet.get(f"jobs/{file.id}/auction-{file.attempt}")
         if raw is None:
             raise LocalFault(f"{file.id} has had no auction yet.")
-        record = decode(raw, AuctionRecord, size_max=AUCTION_BYTES_MAX)
-        try:
-            check_auction(record, self._node.net)
-            is_right = True
-        except PeerFault:
-            is_right = False
-        return _auction_document(record, self._node, is_right=is_right)
+        return raw
 
     def leases(self) -> LeaseListDocument:
         """Leases in which we are one side, newest first."""
@@ -182,6 +170,16 @@ class JobViews:
         )
 
 
+async def input_of(baggage: FileBaggage, job: str, order: JobOrder) -> Input | None:
+    """The order's input, packed under the job's name. Raises LocalFault."""
+    if order.input_folder is None:
+        return None
+    path = baggage.path(job, "input.tar")
+    await trio.to_thread.run_sync(_make_parent, path, limiter=_FILES)
+    packed = await _pack_input(Path(order.input_folder), path)
+    return Input(digest=packed.digest, bytes=packed.bytes)
+
+
 async def _pack_input(folder: Path, archive: Path) -> Packed:
     try:
         return await pack(folder, archive, bytes_max=INPUT_BYTES_MAX, files=_FILES)
@@ -221,7 +219,7 @@ def _witness_named(node: Node, text: str) -> PublicKey:
     return feed_named(node, text)
 
 
-def _submission(
+def submission_of(
     job: str,
     order: JobOrder,
     archive: Input | None,
@@ -229,6 +227,7 @@ def _submission(
     *,
     renting: Renting,
 ) -> Submission:
+    """The order as the job that bears this id; `by`: its witnesses, and how many of them."""
     witnesses, quorum = by
     return Submission(
         id=job,
@@ -268,38 +267,6 @@ def _receipt_document(raw: bytes, proven: Proven) -> ReceiptDocument:
         is_settled=proven.is_settled,
         outcome=outcome_document(proven.outcome),
         hex=raw.hex(),
-    )
-
-
-def _auction_document(record: AuctionRecord, node: Node, *, is_right: bool) -> AuctionDocument:
-    bids: list[dict[str, str | int]] = []
-    for heard in record.bids:
-        bid = unpack_message(heard.bid, node.net, Bid)
-        score = expected_cost(bid.body, reliability_ppm=heard.reliability_ppm)
-        bids.append(
-            {
-                "bid": bid.digest.hex(),
-                "owner": bid.signer.hex(),
-                "micro_per_gpu_hour": bid.body.micro_per_gpu_hour,
-                "reliability_ppm": heard.reliability_ppm,
-                "score_micro": score,
-            }
-        )
-    refusals = [unpack_message(raw, node.net, Refusal) for raw in record.refusals]
-    return AuctionDocument(
-        rule=record.rule,
-        offers_seen=record.offers_seen,
-        bids=tuple(sorted(bids, key=lambda bid: (int(bid["score_micro"]), str(bid["bid"])))),
-        refusals=tuple(
-            {
-                "owner": refusal.signer.hex(),
-                "reason": refusal.body.reason,
-                "detail": "" if refusal.body.detail is UNSET else refusal.body.detail,
-            }
-            for refusal in refusals
-        ),
-        chosen=tuple(digest.hex() for digest in record.chosen),
-        is_by_the_rule=is_right,
     )
 
 

@@ -102,7 +102,7 @@ def status_of(node: Node, *, up_since: Millis) -> StatusDocument:
 def offers_of(node: Node, wish: Wish, *, limit: int) -> OfferListDocument:
     """The open offers that fit, cheapest first, and what the others fail for."""
     offers = node.book.open_offers(node.ports.clock.now())
-    found = search(offers, wish, node.renter.known_of)
+    found = search(offers, wish, node.market.known_of)
     return OfferListDocument(
         items=tuple(_offer_document(offer) for offer in found.fits[:limit]),
         seen=len(offers),

@@ -209,3 +209,15 @@ def ask_for(advert: Advert, tier: Tier) -> int | None:
         if ask.tier == tier and ask.micro_per_gpu_hour is not UNSET:
             return ask.micro_per_gpu_hour
     return None
+
+
+def price_for(advert: Advert, tier: Tier, gpus: int) -> int | None:
+    """The ask for a job of so many GPUs, with the surcharge that it reaches. SPEC.md 8.1."""
+    ask = ask_for(advert, tier)
+    if ask is None or advert.surcharges is UNSET:
+        return ask
+    ppm = 0
+    for surcharge in advert.surcharges:
+        if surcharge.units <= gpus:
+            ppm = surcharge.ppm
+    return -(-ask * (1_000_000 + ppm) // 1_000_000)

@@ -82,18 +82,6 @@ class ReceiptCheck(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     hex: str
 
 
-class AuctionDocument(Struct, frozen=True, kw_only=True):
-    """`p2pnode job bids`: what was bid, and whether the choice follows the rule."""
-
-    schema: str = "p2pnode.job.bids/1"
-    rule: int
-    offers_seen: int
-    bids: tuple[dict[str, str | int], ...]
-    refusals: tuple[dict[str, str], ...]
-    chosen: tuple[str, ...]
-    is_by_the_rule: bool
-
-
 class LeaseDocument(Struct, frozen=True, kw_only=True):
     """A lease of ours, given or taken."""
 

@@ -6,8 +6,8 @@ from litestar import Response, get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, FromQuery, JSONBody
 
+from p2pnode.api.auction_documents import AuctionDocument
 from p2pnode.api.job_documents import (
-    AuctionDocument,
     FetchOrder,
     JobDocument,
     JobListDocument,
@@ -32,6 +32,7 @@ class JobServices(Protocol):
     def receipt(self, name: str) -> ReceiptDocument: ...
     def check(self, text: str) -> ReceiptDocument: ...
     def auction(self, name: str) -> AuctionDocument: ...
+    def auction_file(self, name: str) -> bytes: ...
     def leases(self) -> LeaseListDocument: ...
 
 
@@ -73,6 +74,10 @@ def job_routes(services: JobServices) -> list[HTTPRouteHandler]:
     async def bids(name: FromPath[str]) -> AuctionDocument:
         return services.auction(name)
 
+    @get("/v1/jobs/{name:str}/auction")
+    async def auction(name: FromPath[str]) -> Response[bytes]:
+        return Response(services.auction_file(name), media_type="application/octet-stream")
+
     @post("/v1/receipts/check", status_code=200)
     async def check(data: JSONBody[ReceiptCheck]) -> ReceiptDocument:
         return services.check(data.hex)
@@ -81,4 +86,6 @@ def job_routes(services: JobServices) -> list[HTTPRouteHandler]:
     async def leases() -> LeaseListDocument:
         return services.leases()
 
-    return [submit, list_jobs, show, cancel, read_log, fetch, receipt, bids, check, leases]
+    return [
+        submit, list_jobs, show, cancel, read_log, fetch, receipt, bids, auction, check, leases,
+    ]  # fmt: skip

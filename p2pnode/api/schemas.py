@@ -5,12 +5,15 @@ from typing import Any, Final
 import msgspec
 
 from p2pnode.api import (
+    auction_documents,
     documents,
     job_documents,
     ledger_documents,
+    market_documents,
     money_documents,
     own_documents,
     owner_documents,
+    pool_documents,
     reputation_documents,
 )
 from protocol.errors import LocalFault
@@ -21,12 +24,15 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 def _named() -> dict[str, type[msgspec.Struct]]:
     found = {}
     for module in (
+        auction_documents,
         documents,
         job_documents,
         ledger_documents,
+        market_documents,
         money_documents,
         own_documents,
         owner_documents,
+        pool_documents,
         reputation_documents,
     ):
         for value in vars(module).values():

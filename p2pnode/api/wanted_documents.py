@@ -18,7 +18,7 @@ class Constraints(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Every field that is 0, None or empty asks for nothing."""
 
     gpus: int = 1
-    """On one node."""
+    """On each node."""
     vram_mib_min: int = 1
     """Of each."""
     models: tuple[str, ...] = ()
@@ -65,6 +65,8 @@ class JobOrder(Constraints, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     image: str | None = None
     input_folder: str | None = None
     """A directory on the node's host; its content is what the job finds where it starts."""
+    nodes: int = 1
+    """More than one: `/v1/pools` takes it."""
     money: str
     time_ms: int = 3_600_000
     memory_mib: int = 2_048

@@ -23,9 +23,9 @@ from protocol.codec import (
     decode,
     encode,
 )
-from protocol.job import digest_of_job
+from protocol.job import Job, digest_of_job
 from protocol.lease import Quorum, Witnesses
-from protocol.limits import OUTCOME_BYTES_MAX, SEAL_BYTES
+from protocol.limits import JOB_BYTES_MAX, OUTCOME_BYTES_MAX, SEAL_BYTES
 from protocol.tick import Outcome
 from protocol.units import MillisSpan, PublicKey
 from protocol.wire import Envelope
@@ -99,7 +99,14 @@ class JobFile(Wire, frozen=True, kw_only=True):
             avoid=tuple(PublicKey(owner) for owner in self.avoid),
             witnesses=() if self.witnesses is UNSET else self.witnesses,
             quorum=0 if self.quorum is UNSET else self.quorum,
+            bytes_to_move=_bytes_to_move(self.job),
         )
+
+
+def _bytes_to_move(raw: bytes) -> int:
+    """What an owner must load before the job runs, as far as this node knows: the input."""
+    archive = decode(raw, Job, size_max=JOB_BYTES_MAX).input
+    return 0 if archive is UNSET else archive.bytes
 
 
 def taking_record(taking: Taking) -> TakingRecord:

@@ -4,6 +4,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -12,12 +13,14 @@ import trio
 from ledger.entry import Entry
 from p2pnode.clock import WallClock
 from p2pnode.matching.free_units import TurnOf
+from p2pnode.matching.holds import Holds
 from p2pnode.matching.journal import Journal
 from p2pnode.matching.provider import Provider
 from p2pnode.matching.quoting import No, Question, quote
+from p2pnode.matching.work import Pulse
 from p2pnode.network.exchange import Handler
 from protocol.answers import check_takes
-from protocol.auction import Bid, Refusal, Reply, Rfq, Take, check_rfq
+from protocol.auction import Bid, BidDrop, Refusal, Reply, Rfq, Take, check_rfq
 from protocol.certificate import Certificate
 from protocol.codec import decode, encode
 from protocol.errors import PeerFault, Unavailable
@@ -30,6 +33,7 @@ from protocol.wire import Sealed, pack, unpack
 
 log = logging.getLogger(__name__)
 
+DROP_BYTES_MAX: Final = 64
 RFQ_BYTES_MAX: Final = QUOTE_BYTES_MAX + SEAL_BYTES
 
 WhoIs = Callable[[PeerId], Certificate]
@@ -69,12 +73,14 @@ class Desk:
         genesis: Genesis,
         provider: Provider,
         books: Books,
+        holds: Holds,
         who_is: WhoIs,
         bars: Callable[[PublicKey], str | None],
         screens: Callable[[Certificate, Rfq | None], str | None],
         admit_job: AdmitJob,
         on_grant: Callable[[Entry], None],
         journal: Journal,
+        on_rfq: Callable[[Rfq], None],
         clock: WallClock,
     ) -> None:
         """`bars` says why nobody should deal with a renter, `screens` why its owner does not.
@@ -86,12 +92,15 @@ class Desk:
         self._net = net_of(genesis)
         self._provider = provider
         self._books = books
+        self._holds = holds
         self._who_is = who_is
         self._bars = bars
         self._screens = screens
         self._admit_job = admit_job
         self._on_grant = on_grant
         self.journal: Final = journal
+        self.pulse: Final = Pulse()
+        self._on_rfq = on_rfq
         self._clock = clock
         self._bids: OrderedDict[Digest, Sealed[Bid]] = OrderedDict()
         self.quoted = 0
@@ -101,7 +110,21 @@ class Desk:
     @property
     def handlers(self) -> dict[str, Handler]:
         """The questions that this part answers."""
-        return {"rfq": self._answer_rfq, "lease.take": self._answer_take}
+        return {
+            "rfq": self._answer_rfq,
+            "bid.drop": self._answer_drop,
+            "lease.take": self._answer_take,
+        }
+
+    def watch(self, handlers: dict[str, Handler]) -> dict[str, Handler]:
+        """The handlers, of which we note whether requests for quote are evaluated at all."""
+        return {**handlers, "rfq": partial(self._watched, handlers["rfq"])}
+
+    async def _watched(self, handler: Handler, peer: PeerId, body: bytes) -> bytes:
+        self.pulse.came(self._clock.now())
+        answer = await handler(peer, body)
+        self.pulse.evaluated(self._clock.now())
+        return answer
 
     async def _answer_rfq(self, peer: PeerId, body: bytes) -> bytes:
         await trio.lowlevel.checkpoint()
@@ -120,8 +143,13 @@ class Desk:
 
     def _quote(self, sealed: Sealed[Rfq], renter: Certificate, now: Millis) -> Reply:
         rfq = sealed.body
+        self._on_rfq(rfq)
         if why := self._bars(sealed.signer) or self._screens(renter, rfq):
             return self._no_quote(sealed, No("POLICY", why), now)
+        if rfq.hold is not msgspec.UNSET and (
+            why := self._holds.why_not(sealed.signer, rfq.need.gpus, now)
+        ):
+            return self._no_quote(sealed, No("BUSY", why), now)
         shelf = next((s for s in self._provider.shelves if s.group == rfq.group), None)
         answer = quote(
             Question(rfq=rfq, digest=sealed.digest, renter=sealed.signer),
@@ -129,6 +157,7 @@ class Desk:
             posting=self._provider.posting,
             turn_of=self._books.turn_of,
             now=now,
+            held=self._holds.units(now),
             told=self._provider.told(rfq),
         )
         if isinstance(answer, No):
@@ -139,6 +168,8 @@ class Desk:
         )
         raw = pack(bid, signer=self._signer, net=self._net)
         made = unpack(raw, self._net, Bid)
+        if rfq.hold is not msgspec.UNSET:
+            self._holds.keep(made)
         self._remember(made, now)
         self.quoted += 1
         self.journal.bid(rfq, sealed.signer, now, (made.digest, made.body))
@@ -156,6 +187,13 @@ class Desk:
             if is_firm and len(self._bids) <= BIDS_OUTSTANDING_MAX:
                 return
             del self._bids[oldest.digest]
+
+    async def _answer_drop(self, peer: PeerId, body: bytes) -> bytes:
+        await trio.lowlevel.checkpoint()
+        dropped = decode(body, BidDrop, size_max=DROP_BYTES_MAX)
+        if self._holds.drop(dropped.bid, self._who_is(peer).feed, self._clock.now()):
+            self._bids.pop(dropped.bid, None)
+        return b""
 
     async def _answer_take(self, peer: PeerId, body: bytes) -> bytes:
         await trio.lowlevel.checkpoint()
@@ -183,6 +221,9 @@ class Desk:
         if bid is None or bid.body.valid_until_ms < now or sealed.body.start_ms < now:
             return encode(self._no_lease(sealed, No("STALE", "the bid is over"), now))
         check_takes(sealed, bid)
+        if self._holds.is_kept_from(bid, now):
+            no = No("TAKEN", "kept for another renter for a moment")
+            return encode(self._no_lease(sealed, no, now))
         if why := self._bars(sealed.signer) or self._screens(self._who_is(peer), None):
             return encode(self._no_lease(sealed, No("POLICY", why), now))
         job = None if take.job is msgspec.UNSET else take.job
@@ -196,6 +237,7 @@ class Desk:
             return encode(self._no_lease(sealed, No("TAKEN", str(taken)), now))
         self.granted += 1
         self.journal.taken(sealed.body.bid, now, is_granted=True)
+        self._holds.granted(sealed.body.bid, now)
         self._bids.pop(sealed.body.bid, None)
         log.info("lease granted", extra={"lease": entry.id.hex(), "renter": sealed.signer.hex()})
         self._on_grant(entry)

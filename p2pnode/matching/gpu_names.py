@@ -56,6 +56,13 @@ def is_model(model: str, name: str, vram: Mebibytes) -> bool:
     return all(word in there for word in others) and not (is_chip and variants)
 
 
+def may_be(model: str, name: str) -> bool:
+    """Whether a GPU that reports this model may be meant, whatever memory it has."""
+    wanted = [word for word in words_of(name) if not _MEMORY.fullmatch(word)]
+    there = [*words_of(model), *_PLAIN.findall(model.lower())]
+    return all(word in there for word in wanted)
+
+
 def words_of(name: str) -> list[str]:
     """The words by which a GPU is told from others; of a maker or a series alone, its own."""
     plain: list[str] = _PLAIN.findall(name.lower())

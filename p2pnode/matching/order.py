@@ -10,6 +10,7 @@ from p2pnode.matching.search import Wish, wish_of
 from protocol.advert import Tier
 from protocol.auction import Need
 from protocol.codec import CurrencyCode, Instant, Money, UInt, Wire
+from protocol.scoring import UNWEIGHED, Weights
 from protocol.units import Digest, Micros, Millis, MillisSpan, PublicKey
 
 START_MS: Final = 1_500
@@ -31,7 +32,7 @@ class Choice(Wire, frozen=True, kw_only=True):
     """Other money that is taken, each with what one unit is worth in micro-units of ours."""
 
     def preferences(self) -> tuple[Preference, ...]:
-        """What ranks and never filters. Raises LocalFault if a text cannot be read."""
+        """What ranks and never filters. They were read before they were kept."""
         return tuple(preference_of(text) for text in self.prefer)
 
 
@@ -60,6 +61,10 @@ class Order:
     """Whose cosignatures the renter wants before it accepts a grant."""
     quorum: int = 0
     """Of how many of them; 0 without any."""
+    bytes_to_move: int = 0
+    """What the owner must load before the job can run."""
+    weights: Weights = UNWEIGHED
+    """What delay, latency and interruptions are worth to the renter."""
 
     def wish(self, now: Millis | None = None) -> Wish:
         """The order as a filter of adverts; with `now`, for a lease from then on."""

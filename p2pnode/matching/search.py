@@ -5,7 +5,7 @@ wish asks for. What an advert does not state satisfies no constraint.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from msgspec import UNSET, UnsetType
@@ -112,8 +112,35 @@ def search(offers: Iterable[Offer], wish: Wish, known_of: KnownOf = nothing_know
             found.fits.append(offer)
         else:
             found.misfits[why] = found.misfits.get(why, 0) + 1
-    found.fits.sort(key=lambda offer: (_ask_of(offer, wish) or 0, offer.head[0]))
+    found.fits.sort(key=lambda offer: (ask_of(offer, wish) or 0, offer.head[0]))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Sieved:
+    """What one filter held back."""
+
+    name: str
+    failed: dict[str, int]
+    """Reason -> offers, of those that passed all filters before."""
+    left: int
+
+
+def funnel(
+    offers: Iterable[Offer], wish: Wish, known_of: KnownOf = nothing_known
+) -> tuple[Sieved, ...]:
+    """Each filter that the wish asks for, with what it holds back and what it lets through."""
+    left = [(offer, known_of(offer)) for offer in offers]
+    found = []
+    for each in filters_of(wish):
+        why = [each.fails(offer, wish, known) for offer, known in left]
+        left = [one for one, reason in zip(left, why, strict=True) if reason is None]
+        counts: dict[str, int] = {}
+        for reason in why:
+            if reason is not None:
+                counts[reason] = counts.get(reason, 0) + 1
+        found.append(Sieved(each.name, counts, len(left)))
+    return tuple(found)
 
 
 def filters_of(wish: Wish) -> tuple[Filter, ...]:
@@ -170,6 +197,32 @@ def tier_of(offer: Offer, wish: Wish) -> Tier | None:
     return min(priced, key=lambda pair: pair[0] or 0)[1] if priced else next(iter(offered), None)
 
 
+def parts_of(wish: Wish) -> list[tuple[Wish, int]]:
+    """Wishes for one tier in one money each, that all together let pass what this one does.
+
+    Each with what a unit of its money is worth, in millionths. Limits on the whole, and what a
+    renter knows by itself, are left to who judges the whole wish.
+    """
+    found = []
+    for tier in wish.tiers:
+        for money, rate in ((wish.money, RATE_SCALE), *wish.rates):
+            if rate:
+                most = None if wish.ask_max is None else wish.ask_max * RATE_SCALE // rate
+                part = replace(
+                    wish,
+                    tier=tier,
+                    or_tiers=(),
+                    money=money,
+                    rates=(),
+                    ask_max=None if most is None else Micros(most),
+                    total_max=None,
+                    reliability_ppm_min=None,
+                    rtt_ms_max=None,
+                )
+                found.append((part, rate))
+    return found
+
+
 def converted(micros: Micros, money: str, wish: Wish) -> Micros | None:
     """The sum in the wish's money, rounded up; None without a pinned rate for it."""
     if wish.money in {None, money}:
@@ -178,7 +231,7 @@ def converted(micros: Micros, money: str, wish: Wish) -> Micros | None:
     return None if rate is None else Micros(-(-micros * rate // RATE_SCALE))
 
 
-def _ask_of(offer: Offer, wish: Wish) -> Micros | None:
+def ask_of(offer: Offer, wish: Wish) -> Micros | None:
     """The ask of the tier that would be taken, in the wish's money; None where there is none."""
     tier = tier_of(offer, wish)
     ask = None if tier is None else ask_for(offer.advert, tier)
@@ -219,13 +272,13 @@ def _money(offer: Offer, wish: Wish, _known: Known) -> str | None:
 
 def _price(offer: Offer, wish: Wish, _known: Known) -> str | None:
     assert wish.ask_max is not None
-    ask = _ask_of(offer, wish)
+    ask = ask_of(offer, wish)
     return "price" if ask is not None and ask > wish.ask_max else None
 
 
 def _total(offer: Offer, wish: Wish, _known: Known) -> str | None:
     assert wish.total_max is not None
-    ask = _ask_of(offer, wish)
+    ask = ask_of(offer, wish)
     if ask is None or wish.during is None:
         return None
     start, end = wish.during

@@ -121,7 +121,7 @@ async def test_a_window_closes_the_node_at_once_and_is_kept(
     await trio.sleep(3)
     added = views(owner.node).add_window(WindowOrder(hours=CLOSED_NOW, zone="UTC"))
     await trio.sleep(2)
-    [offer] = renter.node._offers_of_others()
+    [offer] = renter.node.market.offers()
     assert offer.advert.calendar is not UNSET
     file = await runs(renter)
     assert file.state == "failed"
@@ -135,7 +135,7 @@ async def test_a_window_closes_the_node_at_once_and_is_kept(
     assert (await runs(renter)).state == "done"
     assert views(again.node).add_window(WindowOrder(hours=OPEN_NOW, zone="UTC")).window.name == "w2"
     await trio.sleep(2)
-    [offer] = renter.node._offers_of_others()
+    [offer] = renter.node.market.offers()
     assert offer.advert.open_until_ms == EPOCH + 2 * HOUR
     assert (await runs(renter)).state == "done"
 
