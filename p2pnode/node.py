@@ -14,7 +14,7 @@ from p2pnode.execution.shop import Shop
 from p2pnode.execution.workplace import Workplace
 from p2pnode.greeting import Greeting
 from p2pnode.identity import Identity
-from p2pnode.jobs.driver import Desk as JobDesk
+from p2pnode.jobs.desk import Desk as JobDesk
 from p2pnode.jobs.jobs import Jobs
 from p2pnode.links import Links
 from p2pnode.lookout import Lookout
@@ -223,6 +223,7 @@ class Node:
                 bill=self.books.bill,
                 close=self.books.close,
                 lapse=self.books.lapse,
+                preempt=self.books.preempt,
                 is_enough=self.credit_line.is_enough,
                 release_by_consent=self.books.release_by_consent,
             ),
@@ -280,6 +281,7 @@ class Node:
                 settle=self.accounts.settle,
                 lease=ports.ledger.lease,
                 owed=self.accounts.owed,
+                note_kept=self.links.note_kept,
                 stop=self.links.stop_lease,
                 look_around=self.look_around,
                 call_witnesses=self.witnesses.call,

@@ -5,6 +5,7 @@ from typing import Literal
 from msgspec import Struct
 
 from protocol.advert import Tier
+from protocol.job import NoticeSignal
 
 
 class JobOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,6 +36,15 @@ class JobOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Feeds or peers that must cosign a lease before it is accepted; empty: those configured."""
     quorum: int = 0
     """How many of them; 0: more than half."""
+    notice_ms: int | None = None
+    """Warning that the job needs to save its work; by default half a minute for bronze."""
+    notice_signal: NoticeSignal | None = None
+    """What wakes it then, if it handles it."""
+    checkpoint_ms: int | None = None
+    """How often what it saves is fetched; by default each minute for bronze, else never."""
+    after_preemptions: int | None = None
+    """So many interruptions are enough: from then on `then_tier` is asked for."""
+    then_tier: Tier = "silver"
 
 
 class OutcomeDocument(Struct, frozen=True, kw_only=True):
@@ -63,6 +73,11 @@ class JobDocument(Struct, frozen=True, kw_only=True):
     created_ms: int
     argv: tuple[str, ...]
     attempt: int
+    preemptions: int
+    """How often an owner took its units back."""
+    tier: Tier
+    saved_bytes: int | None
+    """Of the last checkpoint that is here."""
     owner: str | None
     """Peer id of the lease's owner."""
     lease: str | None
@@ -140,6 +155,31 @@ class LeaseDocument(Struct, frozen=True, kw_only=True):
     tier: str
     is_accepted: bool
     reason: str | None
+
+
+class YieldOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Take units back from bronze leases, with more notice than was agreed or none."""
+
+    grace_ms: int = 0
+    why: str = "the owner wants its GPU"
+
+
+class YieldedDocument(Struct, frozen=True, kw_only=True):
+    """A lease of ours, and when its units are free."""
+
+    lease: str
+    tier: Tier
+    units: tuple[str, ...]
+    free_ms: int
+    is_taken_back: bool
+    """Else it runs its time, because its tier is never broken or it ends before anyway."""
+
+
+class YieldDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode lease stop --yield` and `gpu reclaim`."""
+
+    schema: str = "p2pnode.lease.yield/1"
+    items: tuple[YieldedDocument, ...]
 
 
 class LeaseListDocument(Struct, frozen=True, kw_only=True):
