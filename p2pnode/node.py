@@ -247,6 +247,8 @@ class Node:
                 grant=ledger.grant,
                 granted=ledger.grant_for,
                 height=self.books.height,
+                bronze=self.books.bronze,
+                take_back=self.workplace.preempt,
             ),
             who_is=self.links.who_is,
             bars=self.standing.bars,

@@ -68,6 +68,15 @@ class OwnBooks:
         """Ours, over or not."""
         return [lease for lease in self._ledger.state.leases() if lease.owner == self._ledger.feed]
 
+    def bronze(self) -> list[Lease]:
+        """Our open leases that can be taken back, and have not been."""
+        now = self._clock.now()
+        return [
+            lease
+            for lease in self.leases()
+            if lease.request.tier == "bronze" and lease.reason is None and lease.ended_ms > now
+        ]
+
     def granted(self, entry: Entry) -> Lease:
         """The lease of a GRANT that we have just written."""
         lease = self._ledger.lease(entry.id)
@@ -99,16 +108,16 @@ class OwnBooks:
         self._tell_renter(lease)
         self._changed()
 
-    def preempt(self, lease: Lease, notice_ms: MillisSpan) -> Millis | None:
+    def preempt(self, lease: Lease, not_before: Millis) -> Millis | None:
         """Take a bronze lease's units back; from when on they are free. The RELEASE is the notice.
 
-        The renter gets the notice that was agreed, or a longer one. None if the lease ends before
-        that anyway. Raises LocalFault.
+        That is once the notice that was agreed is over, or later if not before then. None if the
+        lease ends before that anyway. Raises LocalFault.
         """
         assert lease.request.tier == "bronze", "no other tier is taken back"
         now = self._clock.now()
-        notice = max(notice_ms, lease.request.notice_ms)
-        at_ms = Millis(self._ledger.clamped(now) + notice)
+        agreed = self._ledger.clamped(now) + lease.request.notice_ms
+        at_ms = Millis(max(agreed, not_before))
         if at_ms >= lease.ended_ms:
             return None
         self._ledger.release(lease.id, now, at_ms=at_ms, reason="preempted")

@@ -4,7 +4,7 @@ from ledger.fold import Lease
 from p2pnode.api.job_documents import YieldDocument, YieldedDocument, YieldOrder
 from p2pnode.node import Node
 from protocol.errors import LocalFault
-from protocol.units import Millis, MillisSpan
+from protocol.units import Millis
 
 GRACE_MS_MAX = 3_600_000
 
@@ -29,7 +29,9 @@ def reclaim(node: Node, name: str | None, order: YieldOrder) -> YieldDocument:
 def _yielded(node: Node, lease: Lease, order: YieldOrder) -> YieldedDocument:
     free_ms: Millis | None = None
     if lease.request.tier == "bronze" and lease.reason is None:
-        free_ms = node.workplace.preempt(lease, order.why, MillisSpan(order.grace_ms))
+        free_ms = node.workplace.preempt(
+            lease, Millis(node.ports.clock.now() + order.grace_ms), order.why
+        )
     is_taken_back = free_ms is not None or lease.reason == "preempted"
     return YieldedDocument(
         lease=lease.id.hex(),

@@ -20,12 +20,13 @@ from protocol.job import Job, open_job, read_job
 from protocol.lease import LeaseRequest
 from protocol.lease_stream import CosignAsk, Kept, LeaseName, Settle
 from protocol.signing import is_signed
-from protocol.units import Digest, Millis, MillisSpan, PeerId, PublicKey
+from protocol.units import Digest, Millis, PeerId, PublicKey
 
 log = logging.getLogger(__name__)
 
 JOBS_PENDING_MAX: Final = 256
 """Jobs that were sent with a lease request and wait for its GRANT, which follows at once."""
+OUTBID: Final = "a lease of a better tier needs it"
 SETTLE_BYTES_MAX: Final = 512
 LEASES_WAITING_MAX: Final = 1_024
 
@@ -91,17 +92,17 @@ class Workplace:
         """A lease of ours was granted: work on it."""
         self._to_begin.send_nowait(lease)
 
-    def preempt(self, lease: Lease, why: str, notice_ms: MillisSpan) -> Millis | None:
+    def preempt(self, lease: Lease, not_before: Millis, why: str = OUTBID) -> Millis | None:
         """Take a bronze lease's units back: renter and job know at once. Raises LocalFault.
 
-        When they are free, or None if the lease ends before that anyway. The renter gets the
-        notice that was agreed, or a longer one.
+        When they are free: once the notice that was agreed is over, or later if not before then;
+        None if the lease ends before that anyway.
         """
         if (worker := self._workers.get(lease.id)) is not None:
-            return worker.preempt(why, notice_ms)
+            return worker.preempt(not_before, why)
         # Its worker, which is about to begin, looks first.
         self._shop.cabinet.put(f"leases/{lease.id.hex()}/notice", why.encode())
-        return self._shop.preempt(lease, notice_ms)
+        return self._shop.preempt(lease, not_before)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Go on with the leases of before, then work on each new one, until cancelled."""

@@ -6,6 +6,8 @@ after a crash goes on where the last one was.
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -21,14 +23,14 @@ from p2pnode.jobs.moving import moved
 from p2pnode.jobs.saver import Saver
 from p2pnode.kept import LOST
 from p2pnode.matching.book import Offer
-from p2pnode.matching.renter import NoMatch, Taking
+from p2pnode.matching.renter import NoMatch, Taking, Won
 from protocol.codec import decode, encode
 from protocol.errors import LocalFault, P2PError, PeerFault, Unavailable
 from protocol.job import Job, seal_job
 from protocol.limits import JOB_BYTES_MAX
 from protocol.scoring import AuctionRecord
 from protocol.tick import Outcome
-from protocol.units import PeerId
+from protocol.units import MillisSpan, PeerId
 from protocol.wire import unpack
 
 log = logging.getLogger(__name__)
@@ -36,6 +38,8 @@ log = logging.getLogger(__name__)
 RETRY_MATCH_S: Final = 2.0
 RETRY_PEER_S: Final = 0.5
 CONFIRM_S: Final = 10
+LATE_MS: Final = MillisSpan(60_000)
+"""A job of a better tier waits so long for the notice of the bronze one that is in its way."""
 SETTLE_S: Final = 10
 MOVED: Final = b"\n[p2pnode] the job moves to another node\n"
 OWN_LINES_BYTES: Final = 4_096
@@ -99,12 +103,8 @@ class Driver:
             return
         taken = await self._resume_taking()
         if taken is None:
-            order = self.file.order(self._desk.clock.now())
-            await self._desk.look_around(order.wish())
             try:
-                won = await self._desk.renter.rent(
-                    order, seal_job=self._seal, remember=self._remember
-                )
+                won = await self._rent()
             except NoMatch as error:
                 self._keep_auction(error.record)
                 await self._wait_for_market(str(error))
@@ -121,6 +121,18 @@ class Driver:
             self.change(state="staging", lease=lease.id, why="")
         if scope.cancelled_caught:
             raise Unavailable("the owner granted and then did not show its ledger")
+
+    async def _rent(self) -> Won:
+        """On free units, or else on those that bronze gives back. Raises NoMatch."""
+        order = self.file.order(self._desk.clock.now())
+        await self._desk.look_around(order.wish())
+        rent = partial(self._desk.renter.rent, seal_job=self._seal, remember=self._remember)
+        try:
+            return await rent(order)
+        except NoMatch as none:
+            if order.tier == "bronze" or not {"busy", "taken"} & set(none.why):
+                raise
+        return await rent(replace(order, late_ms=LATE_MS))
 
     async def _resume_taking(self) -> tuple[Taking, bytes, Cosigned | None] | None:
         """The answer to a request that was on its way when we died; None if it gave nothing."""

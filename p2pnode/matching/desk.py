@@ -10,10 +10,12 @@ import msgspec
 import trio
 
 from ledger.entry import Entry
+from ledger.fold import Lease
 from p2pnode.clock import WallClock
 from p2pnode.matching.free_units import TurnOf
 from p2pnode.matching.provider import Provider
 from p2pnode.matching.quoting import No, Question, quote
+from p2pnode.matching.room import to_break
 from p2pnode.network.exchange import Handler
 from protocol.answers import check_takes
 from protocol.auction import Bid, Refusal, Reply, Rfq, Take, check_rfq
@@ -49,6 +51,10 @@ class Books:
     """granted(renter, nonce): the GRANT that answered this request before."""
     height: Callable[[], int]
     """Sequence number of our head."""
+    bronze: Callable[[], list[Lease]] = list
+    """Our open leases that better tiers go before."""
+    take_back: Callable[[Lease, Millis], Millis | None] = lambda _lease, _at: None
+    """take_back(bronze lease, at): end it then. Raises LocalFault."""
 
 
 AdmitJob = Callable[[LeaseRequest, bytes | None, PublicKey], None]
@@ -120,6 +126,7 @@ class Desk:
             shelf=shelf,
             posting=self._provider.posting,
             turn_of=self._books.turn_of,
+            bronze=self._books.bronze(),
             now=now,
         )
         if isinstance(answer, No):
@@ -176,6 +183,7 @@ class Desk:
         except Unavailable as refusal:
             return encode(self._no(sealed, No("POLICY", str(refusal))))
         try:
+            self._make_room(sealed.body, now)
             entry = self._books.grant(take.request, now)
         except Unavailable as taken:
             return encode(self._no(sealed, No("TAKEN", str(taken))))
@@ -184,6 +192,14 @@ class Desk:
         log.info("lease granted", extra={"lease": entry.id.hex(), "renter": sealed.signer.hex()})
         self._on_grant(entry)
         return encode(Reply(yes=entry.raw))
+
+    def _make_room(self, request: LeaseRequest, now: Millis) -> None:
+        """Give notice to the bronze leases in the way. Raises Unavailable if it would not help."""
+        broken = to_break(
+            request, turn_of=self._books.turn_of, bronze=self._books.bronze(), now=now
+        )
+        for lease in broken:
+            self._books.take_back(lease, Millis(request.start_ms))
 
     def _check_speaker(self, peer: PeerId, signer: PublicKey) -> None:
         if self._who_is(peer).feed != signer:

@@ -1,19 +1,22 @@
 """Whether we quote for a request, and what. Pure; the owner's policy and books are arguments."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import UNSET
+
+from ledger.fold import Lease
 from p2pnode.matching.free_units import TurnOf, free_units
 from p2pnode.matching.pricing import price
 from p2pnode.matching.provider import Posting, Shelf
+from p2pnode.matching.room import BREAKING_LIFE_MS, LEAD_MS, room_for
 from p2pnode.matching.shape import shortfall
 from p2pnode.quantities import format_span
-from protocol.auction import Bid, Reason, Rfq
+from protocol.auction import Bid, Reason, Rfq, latest_start
 from protocol.lease import Terms
 from protocol.units import Digest, Millis, MillisSpan, PublicKey
 
-LEAD_MS: Final = MillisSpan(500)
-"""A lease starts at least this long after its bid, so that it can be granted before."""
 BID_LIFE_MS: Final = MillisSpan(10_000)
 LAPSE_MS: Final = MillisSpan(60_000)
 """A grant without a job holds the units this long."""
@@ -37,11 +40,17 @@ class No:
 
 
 def quote(
-    question: Question, *, shelf: Shelf | None, posting: Posting, turn_of: TurnOf, now: Millis
+    question: Question,
+    *,
+    shelf: Shelf | None,
+    posting: Posting,
+    turn_of: TurnOf,
+    bronze: Iterable[Lease] = (),
+    now: Millis,
 ) -> Bid | No:
     """Our firm bid, or the first reason against one.
 
-    The bid's `head_seq` is left to who signs it.
+    `bronze` are our open leases of that tier. The bid's `head_seq` is left to who signs it.
     """
     rfq = question.rfq
     if shelf is None or posting.ask is None:
@@ -55,14 +64,23 @@ def quote(
         return No("SHAPE", why)
     start = Millis(max(rfq.start_ms, now + LEAD_MS))
     end = Millis(start + (rfq.end_ms - rfq.start_ms))
-    units = free_units(shelf, turn_of, start=start, end=end)
-    if len(units) < rfq.need.gpus:
-        return No("TAKEN", f"{len(units)} of {len(shelf.units)} GPUs are free then")
+    room = room_for(
+        rfq.need.gpus,
+        (start, end),
+        shelf=shelf,
+        turn_of=turn_of,
+        bronze=() if rfq.tier == "bronze" or rfq.start_by_ms is UNSET else bronze,
+        now=now,
+    )
+    if room is None or (room.is_breaking and room.start_ms > latest_start(rfq)):
+        free = len(free_units(shelf, turn_of, start=start, end=end))
+        return No("TAKEN", f"{free} of {len(shelf.units)} GPUs are free then")
+    start, end = room.start_ms, Millis(room.start_ms + end - start)
     return Bid(
         rfq=question.digest,
         renter=question.renter,
         group=rfq.group,
-        units=units[: rfq.need.gpus],
+        units=room.units,
         tier=rfq.tier,
         start_ms=start,
         end_ms=end,
@@ -75,7 +93,7 @@ def quote(
         gpu=shelf.source,
         head_seq=0,
         issued_ms=now,
-        valid_until_ms=Millis(now + BID_LIFE_MS),
+        valid_until_ms=Millis(now + (BREAKING_LIFE_MS if room.is_breaking else BID_LIFE_MS)),
     )
 
 

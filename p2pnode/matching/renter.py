@@ -66,6 +66,8 @@ class Order:
     """Whose cosignatures the renter wants before it accepts a grant."""
     quorum: int = 0
     """Of how many of them; 0 without any."""
+    late_ms: MillisSpan | None = None
+    """By how much later it may start, if bronze must give its units back for it; None: not so."""
 
     def wish(self) -> Wish:
         """The order as a filter of adverts."""
@@ -78,6 +80,7 @@ class Order:
             tier=self.tier,
             ask_max=self.ask_max,
             money=self.money,
+            may_be_busy=self.late_ms is not None,
         )
 
 
@@ -325,6 +328,7 @@ class Renter:
             tier=order.tier,
             start_ms=Millis(now + START_MS),
             end_ms=Millis(now + START_MS + order.span_ms),
+            start_by_ms=UNSET if order.late_ms is None else Millis(now + START_MS + order.late_ms),
             notice_ms=order.notice_ms,
             money=order.money,
             nonce=self._random_bytes(16),

@@ -19,6 +19,8 @@ class Wish:
     tier: Tier = "silver"
     ask_max: Micros | None = None
     money: str | None = None
+    may_be_busy: bool = False
+    """Also where all is leased: a better tier takes it back from bronze."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ def misfit(offer: Offer, wish: Wish) -> str | None:
         return "vram"
     if wish.regions and advert.region not in wish.regions:
         return "region"
-    if advert.free < wish.gpus:
+    if (advert.units if wish.may_be_busy else advert.free) < wish.gpus:
         return "busy" if advert.units >= wish.gpus else "gpus"
     if wish.tier not in {ask.tier for ask in advert.tiers}:
         return "tier"

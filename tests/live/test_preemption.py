@@ -104,3 +104,21 @@ def test_a_job_that_does_not_hear_is_killed_and_loses_an_interval_at_most(state:
     [lease] = document("lease", "list", "--home", home)["items"]
     document("lease", "stop", lease["id"][:12], "--yield", "--home", home)
     check_resumed(state, job, lost_max=EVERY)
+
+
+def test_a_better_tier_takes_the_gpu_and_the_job_goes_on_elsewhere(state: Path) -> None:
+    job = begin(state, SAVES_WHEN_TOLD)
+    home = str(state / "n2")
+    before = document("job", "show", job, "--home", home)
+    price = before["micro_per_gpu_hour"] / 1_000_000
+    # Nothing else is as cheap, so that there is no free unit for it.
+    silver = document(
+        *("run", "--tier", "silver", "--time", "1m", "--max-price", f"{price} TEST/gpu-h"),
+        *("--home", home, "--", "echo", "better"),
+    )
+    assert (silver["state"], silver["owner"]) == ("done", before["owner"])
+    done = document("job", "wait", job, "--home", home)
+    assert (done["state"], done["attempt"], done["preemptions"]) == ("done", 2, 1)
+    assert done["owner"] != before["owner"]
+    first, second = steps_of(state, job)
+    assert (first[-1], second[-1]) == (second[0] - 1, STEPS)

@@ -26,7 +26,8 @@ from tests.make_node import LISTED_S, Party, Started, ended, stop
 NOTICE_MS = MillisSpan(5_000)
 INTERVAL_MS = MillisSpan(3_000)
 WORK_MS = MillisSpan(60_000)
-GRACE_NONE = MillisSpan(0)
+AT_ONCE = Millis(0)
+"""As soon as the notice lets it."""
 
 
 class Works:
@@ -116,7 +117,7 @@ async def test_k7_a_bronze_job_gets_its_notice_and_goes_on_elsewhere_with_what_i
     works = Works(party)
     first, second, renter, job = await under_way(party, works)
     lease = lease_of(first.node)
-    at_ms = first.node.workplace.preempt(lease, "the owner wants it", GRACE_NONE)
+    at_ms = first.node.workplace.preempt(lease, AT_ONCE, why="the owner wants it")
     assert at_ms == first.node.ports.clock.now() + NOTICE_MS
     await trio.sleep(0.4)
     works.save(first.node)
@@ -146,7 +147,7 @@ async def test_the_release_is_lawful_and_the_units_are_free_at_the_deadline(
     works = Works(party, saves_ms=None)
     first, _, renter, job = await under_way(party, works)
     lease = lease_of(first.node)
-    at_ms = first.node.workplace.preempt(lease, "", GRACE_NONE)
+    at_ms = first.node.workplace.preempt(lease, AT_ONCE, why="")
     ledger = first.node.ports.ledger
     [released] = [entry for entry in ledger.referrers(lease.id) if entry.feed == ledger.feed]
     grant, body = ledger.entry(lease.id), read_body(released.draft)
@@ -205,7 +206,7 @@ async def test_k1_the_owner_that_took_its_units_back_is_left_alone_until_the_lea
     job = submit(renter)
     await trio.sleep(10)
     lease = lease_of(first.node)
-    first.node.workplace.preempt(lease, "", GRACE_NONE)
+    first.node.workplace.preempt(lease, AT_ONCE, why="")
     await trio.sleep(30)
     assert renter.node.jobs.driver(job).file.state == "matching"
     done = await ended(renter, job)
@@ -225,7 +226,7 @@ async def test_k6_a_job_that_is_interrupted_too_often_pays_for_silver_within_its
     await party.start(works.owner(500_001))
     await trio.sleep(LISTED_S)
     for owner in (first, second):
-        owner.node.workplace.preempt(lease_of(owner.node), "", GRACE_NONE)
+        owner.node.workplace.preempt(lease_of(owner.node), AT_ONCE, why="")
         await trio.sleep(12)
     done = await ended(renter, job)
     assert (done.state, done.attempt, done.tier) == ("done", 3, "silver")
@@ -244,7 +245,7 @@ async def test_k5_a_job_that_has_not_begun_is_told_at_once_and_tries_the_next_of
     job = submit(renter, notice_ms=MillisSpan(60_000))
     while not first.node.books.leases():  # noqa: ASYNC110 - books call nobody
         await trio.sleep(0.05)
-    first.node.workplace.preempt(lease_of(first.node), "outbid", GRACE_NONE)
+    first.node.workplace.preempt(lease_of(first.node), AT_ONCE, why="outbid")
     told = trio.current_time()
     while (driver := renter.node.jobs.driver(job)).file.attempt == 1:
         await driver.changed.wait()
@@ -261,7 +262,7 @@ async def test_a_node_that_dies_after_the_notice_goes_on_where_it_was(
     works = Works(party)
     first, second, renter, job = await under_way(party, works)
     lease = lease_of(first.node)
-    at_ms = first.node.workplace.preempt(lease, "the owner wants it", GRACE_NONE)
+    at_ms = first.node.workplace.preempt(lease, AT_ONCE, why="the owner wants it")
     assert at_ms is not None
     works.save(first.node)
     dying = first if who == "owner" else renter
@@ -277,3 +278,60 @@ async def test_a_node_that_dies_after_the_notice_goes_on_where_it_was(
     [found] = owner.books.leases()
     assert (found.reason, found.ended_ms) == ("preempted", at_ms)
     assert owner.ports.ledger.verify().broken is None
+
+
+async def test_silver_takes_the_gpu_of_the_youngest_bronze_which_goes_on_elsewhere(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    works = Works(party)
+    first, second, renter, job = await under_way(party, works)
+    other = await party.add(ask=None, gossip="auto")
+    await trio.sleep(LISTED_S)
+    # All that is dearer is taken: only where bronze runs is there room for silver.
+    silver = submit(other, tier="silver", ask_max=Micros(300_000))
+    lease = lease_of(first.node)
+    await trio.sleep(3)
+    older, given = sorted(first.node.books.leases(), key=lambda each: each.request.start_ms)
+    assert (older.id, older.reason) == (lease.id, "preempted")
+    assert (given.request.tier, given.request.start_ms) == ("silver", older.ended_ms)
+    done, better = await ended(renter, job), await ended(other, silver)
+    assert (done.state, done.preemptions, better.state, better.attempt) == ("done", 1, "done", 1)
+    assert [node for node, _ in works.runs].count(second.node) == 1
+    for node in (first.node, second.node, renter.node, other.node):
+        assert node.ports.ledger.offences() == []
+
+
+async def test_bronze_takes_nothing_from_bronze_nor_from_silver(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    works = Works(party)
+    first = await party.start(works.owner(300_000))
+    renters = [await party.add(ask=None, gossip="auto") for _ in range(2)]
+    await trio.sleep(LISTED_S)
+    for tier, wanted in (("bronze", "bronze"), ("silver", "silver"), ("silver", "bronze")):
+        job = submit(renters[0], tier=tier)
+        await trio.sleep(10)
+        late = submit(renters[1], tier=wanted)
+        done, refused = await ended(renters[0], job), await ended(renters[1], late)
+        assert (done.state, done.preemptions) == ("done", 0)
+        assert refused.state == "failed"
+        assert refused.why.startswith("no match")
+    assert {lease.reason for lease in first.node.books.leases()} == {"consent"}
+
+
+async def test_c2_a_bid_that_is_never_taken_breaks_nothing(
+    party: Party, autojump_clock: trio.abc.Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def take_nothing(*_: object) -> None:
+        await trio.lowlevel.checkpoint()
+
+    works = Works(party)
+    first, _, renter, job = await under_way(party, works)
+    other = await party.add(ask=None, gossip="auto")
+    await trio.sleep(LISTED_S)
+    monkeypatch.setattr(other.node.renter, "_take_best", take_nothing)
+    silver = submit(other, tier="silver", ask_max=Micros(300_000))
+    assert (await ended(other, silver)).state == "failed"
+    assert first.node.desk.quoted >= 2
+    done = await ended(renter, job)
+    assert (done.state, done.attempt) == ("done", 1)

@@ -6,7 +6,8 @@ import pytest
 
 from ledger.units_chain import Turn
 from p2pnode.matching.provider import Posting
-from p2pnode.matching.quoting import BID_LIFE_MS, LEAD_MS, No, Question, quote
+from p2pnode.matching.quoting import BID_LIFE_MS, No, Question, quote
+from p2pnode.matching.room import LEAD_MS
 from protocol.answers import check_answer
 from protocol.auction import Bid, Rfq
 from protocol.limits import OPEN_INTERVALS_SOFT_MAX
