@@ -43,8 +43,8 @@ test: $(READY) ## set up, then run all tests that need no socket, engine or GPU
 quick: $(READY) ## tests under a second each
 	$(PY) -m pytest -q -m 'not live and not slow'
 
-live: $(READY) ## tests with real sockets and processes on loopback
-	$(PY) -m pytest -q -m live -o faulthandler_timeout=170
+live: $(READY) ## tests with real sockets and processes on loopback, two files at a time
+	bash .ci/live
 
 lint: $(READY) ## style, types, async habits, import rules
 	$(BIN)/ruff format --check .

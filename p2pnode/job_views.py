@@ -62,19 +62,8 @@ class JobViews:
         """Pack the input, take the job. Raises LocalFault."""
         job = self._node.jobs.new_id()
         witnesses = witnesses_of(self._node, order, self._node.config.renting)
-        packed = None
-        if order.input_folder is not None:
-            path = self._baggage.path(job, "input.tar")
-            await trio.to_thread.run_sync(_make_parent, path, limiter=_FILES)
-            packed = await _pack_input(Path(order.input_folder), path)
-        file = self._node.jobs.submit(
-            _submission(
-                job,
-                order,
-                None if packed is None else Input(digest=packed.digest, bytes=packed.bytes),
-                witnesses,
-            )
-        )
+        archive = await input_of(self._baggage, job, order)
+        file = self._node.jobs.submit(submission_of(job, order, archive, witnesses))
         return self._document(file)
 
     def list_jobs(self, limit: int) -> JobListDocument:
@@ -199,6 +188,16 @@ class JobViews:
         )
 
 
+async def input_of(baggage: FileBaggage, job: str, order: JobOrder) -> Input | None:
+    """The order's input, packed under the job's name. Raises LocalFault."""
+    if order.input_folder is None:
+        return None
+    path = baggage.path(job, "input.tar")
+    await trio.to_thread.run_sync(_make_parent, path, limiter=_FILES)
+    packed = await _pack_input(Path(order.input_folder), path)
+    return Input(digest=packed.digest, bytes=packed.bytes)
+
+
 async def _pack_input(folder: Path, archive: Path) -> Packed:
     try:
         return await pack(folder, archive, bytes_max=INPUT_BYTES_MAX, files=_FILES)
@@ -238,9 +237,10 @@ def _witness_named(node: Node, text: str) -> PublicKey:
     return feed_named(node, text)
 
 
-def _submission(
+def submission_of(
     job: str, order: JobOrder, archive: Input | None, by: tuple[tuple[PublicKey, ...], int]
 ) -> Submission:
+    """The order as the job that bears this id; `by`: its witnesses, and how many of them."""
     witnesses, quorum = by
     return Submission(
         id=job,

@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "offer": ("p2pnode.cli.offer:offer", "See what is offered on the network."),
     "run": ("p2pnode.cli.run:run", "Run a program on somebody's GPU and follow it."),
     "job": ("p2pnode.cli.job:job", "Look after jobs: logs, outputs, bids, receipts."),
+    "pool": ("p2pnode.cli.pool:pool", "Look after jobs on several nodes."),
     "receipt": ("p2pnode.cli.receipt:receipt", "Check a receipt, without a node."),
     "lease": ("p2pnode.cli.lease:lease", "See the leases given and taken; take bronze back."),
     "gpu": ("p2pnode.cli.lease:gpu", "Look after the GPUs of this node."),

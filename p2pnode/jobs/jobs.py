@@ -100,6 +100,19 @@ class Jobs:
 
     def submit(self, submission: Submission) -> JobFile:
         """Take the job; durable on return. Raises LocalFault."""
+        file = self.draft(submission)
+        self.take(file)
+        return file
+
+    def take(self, file: JobFile) -> Driver:
+        """Drive this job from now on; durable on return. Raises LocalFault."""
+        save(self._cabinet, file)
+        driver = self._drivers[file.id] = Driver(self._desk, file)
+        self._to_drive.send_nowait(driver)
+        return driver
+
+    def draft(self, submission: Submission) -> JobFile:
+        """The job as it would be kept, judged; nothing is kept yet. Raises LocalFault."""
         if len(self._drivers) >= JOBS_MAX:
             raise LocalFault(f"{JOBS_MAX} jobs are kept already.", "remove old ones")
         now = self._desk.clock.now()
@@ -126,7 +139,7 @@ class Jobs:
                 f"The job cannot be sent: {fault.detail}.",
                 "an image is named as NAME@sha256:DIGEST or sha256:DIGEST",
             ) from fault
-        file = JobFile(
+        return JobFile(
             id=submission.id,
             created_ms=now,
             job=raw,
@@ -145,10 +158,6 @@ class Jobs:
             give_up_ms=Millis(now + submission.patience_ms),
             moves_max=MOVES_MAX,
         )
-        save(self._cabinet, file)
-        driver = self._drivers[file.id] = Driver(self._desk, file)
-        self._to_drive.send_nowait(driver)
-        return file
 
     def files(self) -> list[JobFile]:
         """All jobs, newest first."""

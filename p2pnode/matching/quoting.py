@@ -10,7 +10,7 @@ from ledger.fold import Lease
 from p2pnode.matching.free_units import TurnOf, free_units
 from p2pnode.matching.pricing import price
 from p2pnode.matching.provider import Posting, Shelf
-from p2pnode.matching.room import BREAKING_LIFE_MS, LEAD_MS, room_for
+from p2pnode.matching.room import BREAKING_LIFE_MS, LEAD_MS, Room, room_for
 from p2pnode.matching.shape import shortfall
 from p2pnode.quantities import format_span
 from protocol.auction import Bid, Reason, Rfq, latest_start
@@ -18,6 +18,8 @@ from protocol.lease import Terms
 from protocol.units import Digest, Millis, MillisSpan, PublicKey
 
 BID_LIFE_MS: Final = MillisSpan(10_000)
+HOLD_MS: Final = MillisSpan(5_000)
+"""An exclusive bid is kept this long: enough to ask some owners one after the other."""
 LAPSE_MS: Final = MillisSpan(60_000)
 """A grant without a job holds the units this long."""
 
@@ -45,12 +47,14 @@ def quote(
     shelf: Shelf | None,
     posting: Posting,
     turn_of: TurnOf,
+    held: frozenset[bytes] = frozenset(),
     bronze: Iterable[Lease] = (),
     now: Millis,
 ) -> Bid | No:
     """Our firm bid, or the first reason against one.
 
-    `bronze` are our open leases of that tier. The bid's `head_seq` is left to who signs it.
+    `held` are units that an exclusive bid keeps for another renter, `bronze` our open leases of
+    that tier. The bid's `head_seq` is left to who signs it.
     """
     rfq = question.rfq
     if shelf is None or posting.ask is None:
@@ -69,11 +73,12 @@ def quote(
         (start, end),
         shelf=shelf,
         turn_of=turn_of,
-        bronze=() if rfq.tier == "bronze" or rfq.start_by_ms is UNSET else bronze,
+        held=held,
+        bronze=bronze if _goes_before_bronze(rfq) else (),
         now=now,
     )
     if room is None or (room.is_breaking and room.start_ms > latest_start(rfq)):
-        free = len(free_units(shelf, turn_of, start=start, end=end))
+        free = len(free_units(shelf, turn_of, start=start, end=end, held=held))
         return No("TAKEN", f"{free} of {len(shelf.units)} GPUs are free then")
     start, end = room.start_ms, Millis(room.start_ms + end - start)
     return Bid(
@@ -93,7 +98,8 @@ def quote(
         gpu=shelf.source,
         head_seq=0,
         issued_ms=now,
-        valid_until_ms=Millis(now + (BREAKING_LIFE_MS if room.is_breaking else BID_LIFE_MS)),
+        valid_until_ms=Millis(now + _life(rfq, room)),
+        exclusive=rfq.hold,
     )
 
 
@@ -105,3 +111,15 @@ def _policy(rfq: Rfq, posting: Posting) -> str | None:
         least, most = map(format_span, (posting.lease_ms_min, posting.lease_ms_max))
         return f"leases of {least} to {most} only"
     return None
+
+
+def _goes_before_bronze(rfq: Rfq) -> bool:
+    """Whether bronze is taken back for it, which an exclusive bid would not leave time for."""
+    return rfq.tier != "bronze" and rfq.start_by_ms is not UNSET and rfq.hold is UNSET
+
+
+def _life(rfq: Rfq, room: Room) -> MillisSpan:
+    """How long the bid is firm."""
+    if room.is_breaking:
+        return BREAKING_LIFE_MS
+    return BID_LIFE_MS if rfq.hold is UNSET else HOLD_MS

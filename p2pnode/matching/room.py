@@ -4,7 +4,7 @@ The youngest bronze goes first, since it has the least to lose. SPEC.md 9.2 and 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ledger.fold import Lease
@@ -38,17 +38,20 @@ def room_for(
     *,
     shelf: Shelf,
     turn_of: TurnOf,
+    held: frozenset[bytes] = frozenset(),
     bronze: Iterable[Lease] = (),
     now: Millis,
 ) -> Room | None:
     """The room for so many units within `span`, or as long after the notice; None: too little.
 
-    `bronze` are our open leases of that tier, if this one goes before them.
+    `held` are units that an exclusive bid keeps for another renter; `bronze` are our open leases
+    of that tier, if this one goes before them.
     """
     start, end = span
-    free = free_units(shelf, turn_of, start=start, end=end)
+    free = free_units(shelf, turn_of, start=start, end=end, held=held)
     if len(free) >= count:
         return Room(free[:count], start)
+    shelf = replace(shelf, units=tuple(unit for unit in shelf.units if unit not in held))
     ours = [each for each in bronze if any(t.unit in shelf.units for t in each.request.units)]
     if not ours:
         return None

@@ -275,3 +275,16 @@ async def test_the_end_of_a_connection_is_read_once() -> None:
 )
 def test_a_source_is_an_ipv4_address_or_64_bits_of_another(host: str, source: str) -> None:
     assert source_of(host) == source
+
+
+async def test_a_dial_that_begins_as_the_host_ends_is_no_fault(start: Start) -> None:
+    (other,) = await start(1)
+    one = Libp2pTransport(seed=b"e" * 32, listen=(), topics=())
+    async with trio.open_nursery() as life:
+        await life.start(one.run)
+        with trio.CancelScope() as hurry:
+            hurry.cancel()
+            await one.connect(other.peer_id, other.addresses())
+        one._running = None  # as `run` has it once it ends, before the dial has had its turn
+        life.cancel_scope.cancel()
+    assert hurry.cancelled_caught

@@ -15,6 +15,7 @@ from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.custom_types import TProtocol
 from libp2p.network.connection.swarm_connection import SwarmConn
 from libp2p.network.stream.net_stream import NetStream
+from libp2p.network.swarm import Swarm
 from libp2p.peer.id import ID
 from multiaddr import Multiaddr
 from multiaddr.utils import get_thin_waist_addresses
@@ -120,7 +121,7 @@ class Libp2pTransport:
                     self._guard_doors()
                     for protocol, handler in self._handlers.items():
                         self._register(protocol, handler)
-                    nursery.start_soon(self._watch_buffers)
+                    nursery.start_soon(_watch_buffers, host.network)
                     nursery.start_soon(directory.run)
                     task_status.started()
                     await trio.sleep_forever()
@@ -153,7 +154,7 @@ class Libp2pTransport:
             key = (peer, address)
             if key not in self._dials:
                 self._dials[key] = trio.Event()
-                self._nursery.start_soon(self._dial, key)
+                self._nursery.start_soon(self._dial, key, self._host.network)
             with trio.move_on_after(ADDRESS_S):
                 await self._dials[key].wait()
         await trio.lowlevel.checkpoint()
@@ -238,9 +239,8 @@ class Libp2pTransport:
         connections = self._host.network.get_connections(ID(peer))
         return [connection for connection in connections if not connection.is_closed]
 
-    async def _dial(self, key: tuple[PeerId, str]) -> None:
+    async def _dial(self, key: tuple[PeerId, str], network: Swarm) -> None:
         peer, address = key
-        network = self._host.network
         await trio.lowlevel.checkpoint()
         try:
             # One failure blocks a peer for a minute, whatever its new address.
@@ -286,21 +286,6 @@ class Libp2pTransport:
             for each in listener.listeners:
                 guard(each, doors_of(network), refused)
 
-    async def _watch_buffers(self) -> None:
-        """Close the connection of a peer that sends on beyond its windows."""
-        network = self._host.network
-        while True:
-            await trio.sleep(BUFFER_CHECK_S)
-            for connection in open_connections(network):
-                buffers = connection.muxed_conn.stream_buffers.values()
-                if sum(len(buffer) for buffer in buffers) > BUFFERED_MAX:
-                    damage_of(network).connections_flooded += 1
-                    log.warning(
-                        "peer ignores our windows",
-                        extra={"peer": str(connection.muxed_conn.peer_id)},
-                    )
-                    await close_connection(connection)
-
 
 def _sorted_ids(peers: Iterable[ID]) -> tuple[PeerId, ...]:
     raw_ids = (peer.to_bytes() for peer in peers)
@@ -311,3 +296,18 @@ def _is_ending(error: Exception) -> bool:
     if isinstance(error, ExceptionGroup):
         return all(_is_ending(part) for part in error.exceptions)
     return isinstance(error, _ENDINGS)
+
+
+async def _watch_buffers(network: Swarm) -> None:
+    """Close the connection of a peer that sends on beyond its windows."""
+    while True:
+        await trio.sleep(BUFFER_CHECK_S)
+        for connection in open_connections(network):
+            buffers = connection.muxed_conn.stream_buffers.values()
+            if sum(len(buffer) for buffer in buffers) > BUFFERED_MAX:
+                damage_of(network).connections_flooded += 1
+                log.warning(
+                    "peer ignores our windows",
+                    extra={"peer": str(connection.muxed_conn.peer_id)},
+                )
+                await close_connection(connection)
