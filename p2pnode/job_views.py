@@ -16,6 +16,8 @@ from p2pnode.api.job_documents import (
     LeaseDocument,
     LeaseListDocument,
     ReceiptDocument,
+    YieldDocument,
+    YieldOrder,
 )
 from p2pnode.api.wanted_documents import JobOrder
 from p2pnode.auction_check import auction_document
@@ -23,11 +25,12 @@ from p2pnode.config import Renting
 from p2pnode.execution.archive import Packed, pack, unpack
 from p2pnode.execution.run_log import end_of
 from p2pnode.jobs.baggage import FileBaggage
-from p2pnode.jobs.jobfile import JobFile
-from p2pnode.jobs.jobs import Submission
+from p2pnode.jobs.jobfile import Fallback, JobFile
+from p2pnode.jobs.jobs import NO_NOTICE, Submission
 from p2pnode.network.peer_text import peer_text
 from p2pnode.node import Node
 from p2pnode.receipt_check import outcome_document
+from p2pnode.reclaiming import reclaim
 from p2pnode.reputation_views import feed_named
 from p2pnode.wanted import choice_of, need_of
 from protocol.codec import decode
@@ -39,6 +42,12 @@ from protocol.units import Micros, MillisSpan, PublicKey
 from protocol.wire import unpack as unpack_message
 
 INPUT_BYTES_MAX: Final = 64 * 2**30
+NOTICE_MS: Final = MillisSpan(30_000)
+"""What a bronze job gets that asks for no other: time to write some gigabytes."""
+CHECKPOINT_MS: Final = MillisSpan(60_000)
+"""What a bronze job may lose that asks for nothing else."""
+CHECKPOINT_MS_MIN: Final = 1_000
+PREEMPTIONS_MAX: Final = 64
 _FILES: Final = trio.CapacityLimiter(2)
 
 
@@ -142,6 +151,13 @@ class JobViews:
             items=tuple(_lease_document(lease, is_owner=lease.owner == own) for lease in leases)
         )
 
+    def take_back(self, name: str | None, order: YieldOrder) -> YieldDocument:
+        """Let this bronze lease, or each that runs, yield its units. Raises LocalFault.
+
+        `name` is the beginning of a lease's id.
+        """
+        return reclaim(self._node, name, order)
+
     def _document(self, file: JobFile) -> JobDocument:
         job = decode(file.job, Job, size_max=JOB_BYTES_MAX)
         lease = None if file.lease is UNSET else self._node.ports.ledger.lease(file.lease)
@@ -157,6 +173,9 @@ class JobViews:
             created_ms=file.created_ms,
             argv=job.argv,
             attempt=file.attempt,
+            preemptions=file.preemptions,
+            tier=file.tier,
+            saved_bytes=None if file.checkpoint is UNSET else file.checkpoint.bytes,
             owner=None if file.taking is UNSET or lease is None else peer_text(file.taking.peer),
             lease=None if lease is None else lease.id.hex(),
             micro_per_gpu_hour=None if lease is None else lease.request.micro_per_gpu_hour,
@@ -253,7 +272,39 @@ def submission_of(
         patience_ms=MillisSpan(order.patience_ms),
         witnesses=witnesses,
         quorum=quorum,
+        notice_ms=_notice_ms(order),
+        notice_signal=order.notice_signal,
+        checkpoint_ms=_checkpoint_ms(order),
+        fallback=_fallback(order),
     )
+
+
+def _notice_ms(order: JobOrder) -> MillisSpan:
+    """The warning that the job asks for."""
+    if order.notice_ms is not None:
+        return MillisSpan(max(0, order.notice_ms))
+    return NOTICE_MS if order.tier == "bronze" else NO_NOTICE
+
+
+def _checkpoint_ms(order: JobOrder) -> MillisSpan | None:
+    """How often checkpoints are fetched. Raises LocalFault."""
+    if order.checkpoint_ms is None:
+        return CHECKPOINT_MS if order.tier == "bronze" else None
+    if order.checkpoint_ms < CHECKPOINT_MS_MIN:
+        raise LocalFault("Checkpoints are fetched once a second at most.", "--checkpoint 30s")
+    return MillisSpan(order.checkpoint_ms)
+
+
+def _fallback(order: JobOrder) -> Fallback | None:
+    """Raises LocalFault."""
+    if order.after_preemptions is None:
+        return None
+    if not 1 <= order.after_preemptions <= PREEMPTIONS_MAX or order.then_tier == "bronze":
+        raise LocalFault(
+            f"1 to {PREEMPTIONS_MAX} interruptions are counted, and then comes a better tier.",
+            "--after-preemptions 2 --then silver",
+        )
+    return Fallback(after=order.after_preemptions, tier=order.then_tier)
 
 
 def _receipt_document(raw: bytes, proven: Proven) -> ReceiptDocument:

@@ -4,6 +4,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from protocol.advert import Tier
+
 
 class OutcomeDocument(Struct, frozen=True, kw_only=True):
     """How a job ended, as its owner signed it."""
@@ -31,6 +33,11 @@ class JobDocument(Struct, frozen=True, kw_only=True):
     created_ms: int
     argv: tuple[str, ...]
     attempt: int
+    preemptions: int
+    """How often an owner took its units back."""
+    tier: Tier
+    saved_bytes: int | None
+    """Of the last checkpoint that is here."""
     owner: str | None
     """Peer id of the lease's owner."""
     lease: str | None
@@ -96,6 +103,31 @@ class LeaseDocument(Struct, frozen=True, kw_only=True):
     tier: str
     is_accepted: bool
     reason: str | None
+
+
+class YieldOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Take units back from bronze leases, with more notice than was agreed or none."""
+
+    grace_ms: int = 0
+    why: str = "the owner wants its GPU"
+
+
+class YieldedDocument(Struct, frozen=True, kw_only=True):
+    """A lease of ours, and when its units are free."""
+
+    lease: str
+    tier: Tier
+    units: tuple[str, ...]
+    free_ms: int
+    is_taken_back: bool
+    """Else it runs its time, because its tier is never broken or it ends before anyway."""
+
+
+class YieldDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode lease stop --yield` and `gpu reclaim`."""
+
+    schema: str = "p2pnode.lease.yield/1"
+    items: tuple[YieldedDocument, ...]
 
 
 class LeaseListDocument(Struct, frozen=True, kw_only=True):

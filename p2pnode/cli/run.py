@@ -60,6 +60,20 @@ POLL_S = 0.2
     "--witness", multiple=True, help="Feed or peer that must cosign the lease; may be repeated."
 )
 @click.option("--quorum", default=0, help="How many of the witnesses; by default over half.")
+@click.option(
+    "--notice", help="Warning that a bronze job needs to save its work (default for bronze: 30s)."
+)
+@click.option(
+    "--notice-signal",
+    type=click.Choice(["USR1", "USR2", "HUP", "INT", "TERM"]),
+    help="What wakes it then, if it handles it; $P2PNODE_NOTICE appears in any case.",
+)
+@click.option(
+    "--checkpoint",
+    help="How often what it saves in $P2PNODE_CHECKPOINT is fetched (default for bronze: 1m).",
+)
+@click.option("--after-preemptions", type=int, help="So many interruptions are enough.")
+@click.option("--then", default="silver", show_default=True, help="The tier after them.")
 @click.option("--detach", is_flag=True, help="Print the job's id and leave it to the node.")
 @home_option
 @json_option
@@ -112,6 +126,11 @@ def order_of(money: str, wanted: dict[str, Any]) -> dict[str, Any]:
         "patience_ms": parse_span(wanted["patience"]),
         "witnesses": list(wanted["witness"]),
         "quorum": wanted["quorum"],
+        "notice_ms": parse_span(wanted["notice"]) if wanted["notice"] else None,
+        "notice_signal": wanted["notice_signal"],
+        "checkpoint_ms": parse_span(wanted["checkpoint"]) if wanted["checkpoint"] else None,
+        "after_preemptions": wanted["after_preemptions"],
+        "then_tier": wanted["then"],
     }
 
 

@@ -23,11 +23,11 @@ from protocol.codec import (
     decode,
     encode,
 )
-from protocol.job import Job, digest_of_job
+from protocol.job import Input, Job, digest_of_job
 from protocol.lease import Quorum, Witnesses
 from protocol.limits import JOB_BYTES_MAX, OUTCOME_BYTES_MAX, SEAL_BYTES
 from protocol.tick import Outcome
-from protocol.units import MillisSpan, PublicKey
+from protocol.units import Micros, Millis, MillisSpan, PublicKey
 from protocol.wire import Envelope
 
 State = Literal["matching", "staging", "running", "fetching", "settling", "done", "failed"]
@@ -46,6 +46,21 @@ class TakingRecord(Wire, frozen=True, kw_only=True):
     owner: Key
     request: bytes
     job: bytes | UnsetType = UNSET
+
+
+class Resting(Wire, frozen=True, kw_only=True):
+    """An owner that took its units back, and until when it is not asked again."""
+
+    owner: Key
+    until_ms: Instant
+
+
+class Fallback(Wire, frozen=True, kw_only=True):
+    """A job that is taken from its units too often pays for a better tier."""
+
+    after: Annotated[int, Meta(ge=1, le=64)]
+    """Preemptions."""
+    tier: Tier
 
 
 class JobFile(Wire, frozen=True, kw_only=True):
@@ -76,6 +91,14 @@ class JobFile(Wire, frozen=True, kw_only=True):
     """What the state is waiting for, or why the job failed."""
     attempt: UInt = 1
     avoid: Annotated[tuple[Key, ...], Meta(max_length=64)] = ()
+    resting: Annotated[tuple[Resting, ...], Meta(max_length=64)] = ()
+    checkpoint_ms: Span | UnsetType = UNSET
+    """How often what the job saves is fetched; absent: never."""
+    checkpoint: Input | UnsetType = UNSET
+    """What the job saved last, as far as it is here."""
+    preemptions: UInt = 0
+    """Of the attempts, those that ended because the owner took its units back."""
+    fallback: Fallback | UnsetType = UNSET
     taking: TakingRecord | UnsetType = UNSET
     lease: Hash | UnsetType = UNSET
     outcome: bytes | UnsetType = UNSET
@@ -84,8 +107,10 @@ class JobFile(Wire, frozen=True, kw_only=True):
     """Owed for leases before this one, which did not finish the job."""
     is_cancelled: Literal["yes"] | UnsetType = UNSET
 
-    def order(self) -> Order:
-        """What is asked of the market."""
+    def order(self, now: Millis) -> Order:
+        """What is asked of the market now."""
+        resting = (each.owner for each in self.resting if each.until_ms > now)
+        total = None if self.total_max is UNSET else self.total_max - self.paid_micro
         return Order(
             need=self.need,
             tier=self.tier,
@@ -93,10 +118,10 @@ class JobFile(Wire, frozen=True, kw_only=True):
             notice_ms=MillisSpan(self.notice_ms),
             money=self.money,
             ask_max=None if self.ask_max is UNSET else self.ask_max,
-            total_max=None if self.total_max is UNSET else self.total_max,
+            total_max=None if total is None else Micros(max(0, total)),
             job=digest_of_job(self.job),
             choice=self.choice,
-            avoid=tuple(PublicKey(owner) for owner in self.avoid),
+            avoid=tuple(PublicKey(owner) for owner in (*self.avoid, *resting)),
             witnesses=() if self.witnesses is UNSET else self.witnesses,
             quorum=0 if self.quorum is UNSET else self.quorum,
             bytes_to_move=_bytes_to_move(self.job),

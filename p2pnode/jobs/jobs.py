@@ -8,19 +8,21 @@ import trio
 from msgspec import UNSET
 
 from p2pnode.cabinet import Cabinet
-from p2pnode.jobs.driver import Desk, Driver
-from p2pnode.jobs.jobfile import ENDED, JobFile, load_all, save
+from p2pnode.jobs.desk import Desk
+from p2pnode.jobs.driver import Driver
+from p2pnode.jobs.jobfile import ENDED, Fallback, JobFile, load_all, save
 from p2pnode.matching.order import ANY, Choice
 from protocol.advert import Tier
 from protocol.auction import Need
 from protocol.codec import decode, encode
 from protocol.errors import LocalFault, PeerFault
-from protocol.job import Input, Job, JobLimits
+from protocol.job import Input, Job, JobLimits, NoticeSignal
 from protocol.limits import JOB_BYTES_MAX
 from protocol.units import Micros, Millis, MillisSpan, PublicKey
 
 STAGE_MS: Final = MillisSpan(120_000)
 """Added to the time limit when a lease is taken: inputs, start, outputs."""
+NO_NOTICE: Final = MillisSpan(0)
 MOVES_MAX: Final = 3
 JOBS_MAX: Final = 10_000
 ID_LETTERS: Final = "23456789abcdefghjkmnpqrstvwxyz"
@@ -48,6 +50,13 @@ class Submission:
     witnesses: tuple[PublicKey, ...] = ()
     quorum: int = 0
     """Of how many of the witnesses cosignatures are wanted."""
+    notice_ms: MillisSpan = NO_NOTICE
+    """Warning that the job needs to save its work."""
+    notice_signal: NoticeSignal | None = None
+    """What it is to be woken with then."""
+    checkpoint_ms: MillisSpan | None = None
+    """How often what it saves is fetched."""
+    fallback: Fallback | None = None
 
 
 class Jobs:
@@ -115,6 +124,7 @@ class Jobs:
                 variables=submission.variables,
                 image=UNSET if submission.image is None else submission.image,
                 input=UNSET if submission.input is None else submission.input,
+                notice_signal=submission.notice_signal or UNSET,
                 limits=submission.limits,
                 nonce=self._desk.random_bytes(16),
             )
@@ -138,7 +148,9 @@ class Jobs:
             need=submission.need,
             tier=submission.tier,
             span_ms=MillisSpan(submission.limits.time_ms + STAGE_MS),
-            notice_ms=MillisSpan(0),
+            notice_ms=submission.notice_ms,
+            checkpoint_ms=UNSET if submission.checkpoint_ms is None else submission.checkpoint_ms,
+            fallback=submission.fallback or UNSET,
             money=submission.money,
             ask_max=UNSET if submission.ask_max is None else submission.ask_max,
             total_max=UNSET if submission.total_max is None else submission.total_max,

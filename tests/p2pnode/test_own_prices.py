@@ -124,7 +124,7 @@ async def test_a_node_asks_in_the_money_of_its_owner(
         party.build(ask=1, choose=priced(ask=Money(Micros(250_000_000), "INR")))
     )
     await trio.sleep(3)
-    [offer] = renter.node._offers_of_others()
+    [offer] = renter.node.market.offers()
     assert offer.advert.money == "INR"
     file = await runs(renter)
     assert file.state == "failed"

@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from p2pnode.api.app import build_app
+from p2pnode.api.job_documents import YieldOrder
 from p2pnode.api.job_routes import job_routes
 from p2pnode.api.ledger_documents import ExportOrder, ImportOrder, PruneOrder
 from p2pnode.api.ledger_routes import ledger_routes
@@ -109,6 +110,7 @@ async def test_what_a_node_tells_keeps_to_its_schemas(
         jobs.receipt(file.id),
         jobs.auction(file.id),
         jobs.leases(),
+        jobs.take_back(None, YieldOrder()),
         ledger.ledger(),
         ledger.feed(renter.ports.ledger.feed.hex(), first=0, limit=9),
         ledger.evidence(None, limit=9),
