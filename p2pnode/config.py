@@ -22,6 +22,7 @@ Role = Literal["owner", "renter"]
 Tier = Literal["gold", "silver", "bronze"]
 EngineChoice = Literal["auto", "process", "docker"]
 GossipChoice = Literal["auto", "on", "off"]
+PrimaryUse = Literal["never", "first", "only", "fallback"]
 
 
 class Network(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -97,6 +98,15 @@ class Renting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Of how many of them; 0: more than half."""
 
 
+class Primary(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[primary]`: a place of our own that can run jobs besides the market."""
+
+    template: str = ""
+    """How it is spoken to: dstack, kubernetes, skypilot, or the path of a file; empty: none."""
+    use: PrimaryUse = "never"
+    """For jobs that do not say."""
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All that an owner can choose; the defaults are what an empty file means."""
 
@@ -108,6 +118,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gpu: Gpu = Gpu()
     workloads: Workloads = Workloads()
     renting: Renting = Renting()
+    primary: Primary = Primary()
 
 
 DEFAULTS: Final = Config()
@@ -209,6 +220,10 @@ docker_socket = {_quoted(config.workloads.docker_socket)}
 lost_after = {_quoted(format_span(config.renting.lost_after))}  # then a job of ours moves
 witnesses = {_listed(config.renting.witnesses)}  # feeds that must cosign before we accept a lease
 quorum = {config.renting.quorum}  # how many of them; 0: more than half
+
+[primary]  # a place of your own for jobs: dstack, kubernetes, skypilot, or a file as they are
+template = {_quoted(config.primary.template)}
+use = {_quoted(config.primary.use)}  # never, first, only, fallback: for jobs that do not say
 
 # GPUs that do not exist, for test networks; one such table for each model.
 {gpus or example}"""

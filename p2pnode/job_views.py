@@ -5,6 +5,7 @@ from typing import Final
 
 import trio
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from ledger.fold import Lease
 from ledger.limits import RECEIPT_BYTES_MAX
@@ -16,13 +17,14 @@ from p2pnode.api.job_documents import (
     JobOrder,
     LeaseDocument,
     LeaseListDocument,
+    PrimaryDocument,
     ReceiptDocument,
 )
 from p2pnode.config import Renting
 from p2pnode.execution.archive import Packed, pack, unpack
 from p2pnode.execution.run_log import end_of
 from p2pnode.jobs.baggage import FileBaggage
-from p2pnode.jobs.jobfile import JobFile
+from p2pnode.jobs.jobfile import AtPrimary, JobFile
 from p2pnode.jobs.jobs import Submission
 from p2pnode.network.peer_text import peer_text
 from p2pnode.node import Node
@@ -53,8 +55,10 @@ class JobViews:
         """Pack the input, take the job. Raises LocalFault."""
         job = self._node.jobs.new_id()
         witnesses = witnesses_of(self._node, order, self._node.config.renting)
+        order = replace(order, primary=order.primary or self._node.config.primary.use)
         packed = None
-        if order.input_folder is not None:
+        # What never leaves the primary is taken from where it lies.
+        if order.input_folder is not None and order.primary != "only":
             path = self._baggage.path(job, "input.tar")
             await trio.to_thread.run_sync(_make_parent, path, limiter=_FILES)
             packed = await _pack_input(Path(order.input_folder), path)
@@ -177,6 +181,7 @@ class JobViews:
             log_path=str(log_path),
             output_path=str(self._baggage.path(file.id, "output.tar")),
             has_receipt=self._node.ports.cabinet.get(f"jobs/{file.id}/receipt") is not None,
+            primary=None if file.primary is UNSET else _primary_document(file.primary),
         )
 
 
@@ -219,6 +224,14 @@ def _witness_named(node: Node, text: str) -> PublicKey:
     return feed_named(node, text)
 
 
+def primary_of(order: JobOrder) -> AtPrimary | None:
+    """What the renter's own primary has to do with this order."""
+    if order.primary is None or order.primary == "never":
+        return None
+    folder = UNSET if order.input_folder is None else order.input_folder
+    return AtPrimary(mode=order.primary, input=folder)
+
+
 def _submission(
     job: str, order: JobOrder, archive: Input | None, by: tuple[tuple[PublicKey, ...], int]
 ) -> Submission:
@@ -251,7 +264,13 @@ def _submission(
         patience_ms=MillisSpan(order.patience_ms),
         witnesses=witnesses,
         quorum=quorum,
+        primary=primary_of(order),
     )
+
+
+def _primary_document(at: AtPrimary) -> PrimaryDocument:
+    code = None if at.exit_code is UNSET else at.exit_code
+    return PrimaryDocument(use=at.mode, phase=at.phase, why=at.why, exit_code=code)
 
 
 def _receipt_document(raw: bytes, proven: Proven) -> ReceiptDocument:

@@ -287,6 +287,7 @@ class Node:
                 lost_after_s=self.config.renting.lost_after / 1_000,
             ),
             cabinet=ports.cabinet,
+            primary=ports.primary,
         )
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -4,6 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from p2pnode.config import PrimaryUse
 from protocol.advert import Tier
 
 
@@ -35,6 +36,8 @@ class JobOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Feeds or peers that must cosign a lease before it is accepted; empty: those configured."""
     quorum: int = 0
     """How many of them; 0: more than half."""
+    primary: PrimaryUse | None = None
+    """What the node's own primary has to do with the job; null: what is configured."""
 
 
 class OutcomeDocument(Struct, frozen=True, kw_only=True):
@@ -51,6 +54,16 @@ class OutcomeDocument(Struct, frozen=True, kw_only=True):
     isolation: str
     enforced: str
     gpu: Literal["nvml", "simulated"]
+
+
+class PrimaryDocument(Struct, frozen=True, kw_only=True):
+    """A job on its renter's own primary."""
+
+    use: PrimaryUse
+    phase: str
+    why: str
+    """For which it left, or what it waits for."""
+    exit_code: int | None
 
 
 class JobDocument(Struct, frozen=True, kw_only=True):
@@ -77,6 +90,8 @@ class JobDocument(Struct, frozen=True, kw_only=True):
     """A directory of files, in order of their names."""
     output_path: str
     has_receipt: bool
+    primary: PrimaryDocument | None
+    """Null where only the market is asked."""
 
 
 class JobListDocument(Struct, frozen=True, kw_only=True):

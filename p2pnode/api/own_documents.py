@@ -65,6 +65,29 @@ class VersionDocument(Struct, frozen=True, kw_only=True):
     client: str
 
 
+class PrimaryTemplate(Struct, frozen=True, kw_only=True):
+    """A template for a place that runs jobs besides the market."""
+
+    name: str
+    about: str
+
+
+class PrimaryListDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode primary list`."""
+
+    schema: str = "p2pnode.primary.list/1"
+    items: tuple[PrimaryTemplate, ...]
+
+
+class PrimaryShowDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode primary show`."""
+
+    schema: str = "p2pnode.primary.show/1"
+    name: str
+    about: str
+    text: str
+
+
 class AskShowDocument(Struct, frozen=True, kw_only=True):
     """`p2pnode ask show`."""
 

@@ -67,6 +67,11 @@ ENDED = {"done", "failed"}
     "--witness", multiple=True, help="Feed or peer that must cosign the lease; may be repeated."
 )
 @click.option("--quorum", default=0, help="How many of the witnesses; by default over half.")
+@click.option(
+    "--primary",
+    type=click.Choice(["never", "first", "only", "fallback"]),
+    help="Your own cluster: before the market, instead of it, or where nobody there fits.",
+)
 @click.option("--detach", is_flag=True, help="Print the job's id and leave it to the node.")
 @home_option
 @json_option
@@ -125,6 +130,7 @@ def order_of(money: str, wanted: dict[str, Any]) -> dict[str, Any]:
         "patience_ms": parse_span(wanted["patience"]),
         "witnesses": list(wanted["witness"]),
         "quorum": wanted["quorum"],
+        "primary": wanted["primary"],
     }
 
 
@@ -177,6 +183,9 @@ def print_log(node: Path, job: str, offset: int, out: IO[bytes]) -> int:
 
 
 def _state_line(job: dict[str, Any]) -> str:
+    if job["state"] == "primary":
+        at = job["primary"]
+        return f"{at['phase']} on the primary{': ' + at['why'] if at['why'] else ''}"
     if job["state"] == "matching":
         return f"looking for an offer{': ' + job['why'] if job['why'] else ''}"
     if job["state"] in {"staging", "running"} and job["micro_per_gpu_hour"] is not None:
@@ -189,6 +198,10 @@ def _state_line(job: dict[str, Any]) -> str:
 def exit_code(job: dict[str, Any]) -> int:
     """The program's own exit code, or one of ours for what it cannot tell."""
     outcome = job["outcome"]
+    if job["primary"] and job["primary"]["exit_code"] is not None:
+        return int(job["primary"]["exit_code"])
+    if outcome is None and job["primary"] and job["why"] == "time":
+        return EXIT_TIME
     if outcome is None:
         return EXIT_NO_MATCH if job["why"].startswith("no match") else EXIT_OWNER
     if outcome["cause"] == "exit":
@@ -203,6 +216,8 @@ def exit_code(job: dict[str, Any]) -> int:
 def summary(job: dict[str, Any], output: Path | None) -> str:
     """The last line: how it ended, how long it took, what it cost, what is simulated."""
     outcome = job["outcome"]
+    if job["primary"] and job["primary"]["exit_code"] is not None:
+        return f"{job['id']} {job['state']}: exit {job['primary']['exit_code']} on the primary"
     if outcome is None:
         return f"{job['id']} failed: {job['why']}"
     how = f"exit {outcome['exit_code']}" if outcome["cause"] == "exit" else outcome["cause"]
