@@ -56,20 +56,10 @@ class JobViews:
         job = self._node.jobs.new_id()
         witnesses = witnesses_of(self._node, order, self._node.config.renting)
         order = replace(order, primary=order.primary or self._node.config.primary.use)
-        packed = None
         # What never leaves the primary is taken from where it lies.
-        if order.input_folder is not None and order.primary != "only":
-            path = self._baggage.path(job, "input.tar")
-            await trio.to_thread.run_sync(_make_parent, path, limiter=_FILES)
-            packed = await _pack_input(Path(order.input_folder), path)
-        file = self._node.jobs.submit(
-            _submission(
-                job,
-                order,
-                None if packed is None else Input(digest=packed.digest, bytes=packed.bytes),
-                witnesses,
-            )
-        )
+        is_packed = order.primary != "only"
+        archive = await input_of(self._baggage, job, order) if is_packed else None
+        file = self._node.jobs.submit(submission_of(job, order, archive, witnesses))
         return self._document(file)
 
     def list_jobs(self, limit: int) -> JobListDocument:
@@ -185,6 +175,16 @@ class JobViews:
         )
 
 
+async def input_of(baggage: FileBaggage, job: str, order: JobOrder) -> Input | None:
+    """The order's input, packed under the job's name. Raises LocalFault."""
+    if order.input_folder is None:
+        return None
+    path = baggage.path(job, "input.tar")
+    await trio.to_thread.run_sync(_make_parent, path, limiter=_FILES)
+    packed = await _pack_input(Path(order.input_folder), path)
+    return Input(digest=packed.digest, bytes=packed.bytes)
+
+
 async def _pack_input(folder: Path, archive: Path) -> Packed:
     try:
         return await pack(folder, archive, bytes_max=INPUT_BYTES_MAX, files=_FILES)
@@ -232,9 +232,10 @@ def primary_of(order: JobOrder) -> AtPrimary | None:
     return AtPrimary(mode=order.primary, input=folder)
 
 
-def _submission(
+def submission_of(
     job: str, order: JobOrder, archive: Input | None, by: tuple[tuple[PublicKey, ...], int]
 ) -> Submission:
+    """The order as the job that bears this id; `by`: its witnesses, and how many of them."""
     witnesses, quorum = by
     return Submission(
         id=job,

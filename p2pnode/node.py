@@ -14,15 +14,13 @@ from p2pnode.execution.shop import Shop
 from p2pnode.execution.workplace import Workplace
 from p2pnode.greeting import Greeting
 from p2pnode.identity import Identity
-from p2pnode.jobs.driver import Desk as JobDesk
-from p2pnode.jobs.jobs import Jobs
 from p2pnode.links import Links
 from p2pnode.lookout import Lookout
 from p2pnode.matching.book import Book, Offer, Outcome
 from p2pnode.matching.desk import Books, Desk
+from p2pnode.matching.holds import Holds
 from p2pnode.matching.offer_sync import OfferSync
 from p2pnode.matching.provider import Provider, shelves_of
-from p2pnode.matching.renter import Renter
 from p2pnode.matching.search import Wish
 from p2pnode.memo import certificate_memo
 from p2pnode.network.exchange import Exchange, Handler, answer_ping
@@ -33,6 +31,7 @@ from p2pnode.own_time import latest_signed
 from p2pnode.policy import Policy
 from p2pnode.ports import Ports, advert_topics, is_light, posting_of, topic_name
 from p2pnode.rejoin import Rejoin
+from p2pnode.renting import build_renting
 from p2pnode.replication.replication import Replication
 from p2pnode.replication.spread import SPREAD_TO, SPREAD_TO_LIGHT, Spreader
 from p2pnode.traffic import Traffic
@@ -161,7 +160,7 @@ class Node:
             recovered=lambda: ports.catch_up(latest_signed(ports.ledger, ports.cabinet)),
             clock=ports.clock,
         )
-        keeping = build_bookkeeping(
+        keeping = self.keeping = build_bookkeeping(
             config=self.config,
             genesis=self.genesis,
             identity=self.identity,
@@ -247,6 +246,7 @@ class Node:
                 granted=ledger.grant_for,
                 height=self.books.height,
             ),
+            holds=Holds(ports.cabinet),
             who_is=self.links.who_is,
             bars=self.standing.bars,
             admit_job=self.workplace.admit,
@@ -255,40 +255,17 @@ class Node:
         )
 
     def _build_renter(self) -> None:
-        ports = self.ports
-        self.renter = Renter(
-            signer=self.identity.feed,
+        renting = build_renting(
+            config=self.config,
             genesis=self.genesis,
+            identity=self.identity,
+            ports=self.ports,
+            links=self.links,
+            keeping=self.keeping,
             offers=self._offers_of_others,
-            ask=self.links.ask,
-            reliability_ppm=self.standing.reliability_ppm,
-            bars=self.standing.bars,
-            witness=self.witnesses.gather,
-            random_bytes=ports.random_bytes,
-            clock=ports.clock,
+            look_around=self.look_around,
         )
-        self.jobs = Jobs(
-            lambda jobs: JobDesk(
-                renter=self.renter,
-                cabinet=ports.cabinet,
-                baggage=ports.baggage,
-                net=self.net,
-                clock=ports.clock,
-                random_bytes=ports.random_bytes,
-                open_stream=self.links.open_stream,
-                confirm=self.links.confirm,
-                settle=self.accounts.settle,
-                lease=ports.ledger.lease,
-                owed=self.accounts.owed,
-                stop=self.links.stop_lease,
-                look_around=self.look_around,
-                call_witnesses=self.witnesses.call,
-                failed=jobs.owner_failed,
-                lost_after_s=self.config.renting.lost_after / 1_000,
-            ),
-            cabinet=ports.cabinet,
-            primary=ports.primary,
-        )
+        self.renter, self.jobs, self.pools = renting.renter, renting.jobs, renting.pools
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Be a peer until cancelled; started once the node answers and has announced itself."""
@@ -331,6 +308,7 @@ class Node:
             else:
                 nursery.start_soon(self._open_shop, nursery)
             await nursery.start(self.jobs.run, self.rejoin.wait)
+            await nursery.start(self.pools.run, self.rejoin.wait)
             nursery.start_soon(self.traffic.run, self.ports.bytes_moved)
             nursery.start_soon(keep_summed_up, self.ports.ledger, self.ports.clock)
             log.info("node up", extra={"peer": self.identity.certificate.peer_id.hex()})

@@ -12,6 +12,7 @@ from p2pnode.api.app import build_app
 from p2pnode.api.job_routes import job_routes
 from p2pnode.api.ledger_routes import ledger_routes
 from p2pnode.api.money_routes import money_routes
+from p2pnode.api.pool_routes import pool_routes
 from p2pnode.api.server import serve_api
 from p2pnode.home import Home, locked, make_folders
 from p2pnode.job_views import JobViews
@@ -22,6 +23,7 @@ from p2pnode.money_views import money_views
 from p2pnode.network.libp2p_adapter.host import SEEN_S
 from p2pnode.network.peer_text import address_text, peer_text
 from p2pnode.node import Node
+from p2pnode.pool_views import PoolViews
 from p2pnode.ports import Ports
 from p2pnode.real_node import BARE, Disk, opened, same
 from p2pnode.status import services_of
@@ -88,11 +90,17 @@ async def _run(
 
 async def _serve(node: Node, home: Home, on_ready: Callable[[Ready], None]) -> None:
     """The node and its API until a signal."""
-    jobs = JobViews(node, FileBaggage(home.rentals))
+    baggage = FileBaggage(home.rentals)
+    jobs = JobViews(node, baggage)
     ledger = LedgerViews(node.ports.ledger, node.replication.take, clock=node.ports.clock)
     app = build_app(
         services_of(node, up_since=node.ports.clock.now()),
-        [*job_routes(jobs), *ledger_routes(ledger), *money_routes(money_views(node))],
+        [
+            *job_routes(jobs),
+            *pool_routes(PoolViews(node, baggage)),
+            *ledger_routes(ledger),
+            *money_routes(money_views(node)),
+        ],
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_cancel_on_signal, nursery.cancel_scope)

@@ -68,6 +68,8 @@ class Rfq(Wire, frozen=True, kw_only=True):
     end_ms: Instant
     notice_ms: Span
     money: CurrencyCode
+    hold: Literal["yes"] | UnsetType = UNSET
+    """Present: an exclusive bid is wanted, so that several leases come together or not at all."""
     nonce: Id16
     issued_ms: Instant
     not_after_ms: Instant
@@ -117,6 +119,13 @@ class Bid(Wire, frozen=True, kw_only=True):
     exclusive: Literal["yes"] | UnsetType = UNSET
     """Present: these turns of the units are offered to nobody else meanwhile."""
     x: Extensions = UNSET
+
+
+class BidDrop(Wire, frozen=True, kw_only=True):
+    """The question `bid.drop`: the renter does not want what an exclusive bid keeps for it."""
+
+    bid: Hash
+    """Digest of the sealed bid, domain "bid"."""
 
 
 class BidCommit(Wire, frozen=True, kw_only=True):

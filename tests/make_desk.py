@@ -10,11 +10,14 @@ from msgspec import UNSET
 from ledger.entry import Entry
 from ledger.intervals import Interval
 from ledger.units_chain import Turn
+from p2pnode.cabinet import MemoryCabinet
 from p2pnode.matching.book import Offer
 from p2pnode.matching.desk import Books, Desk
+from p2pnode.matching.holds import Holds
+from p2pnode.matching.order import Order
 from p2pnode.matching.provider import Posting, Provider, Shelf
 from p2pnode.matching.quoting import No, Question, quote
-from p2pnode.matching.renter import Order, Renter, Witness
+from p2pnode.matching.renter import Renter, Witness
 from protocol.advert import Advert
 from protocol.auction import Bid, Reply, Rfq, Take
 from protocol.certificate import Certificate, read_certificate
@@ -147,6 +150,7 @@ class Owner:
                 granted=lambda renter, nonce: self.grants.get((renter, nonce)),
                 height=lambda: 12,
             ),
+            holds=Holds(MemoryCabinet()),
             who_is=who_is,
             bars=self.barred.get,
             admit_job=self._admit,

@@ -122,6 +122,7 @@ class Party:
         wrap: Callable[[Ports, Identity], Ports] = lambda ports, _identity: ports,
         choose: Callable[[Config], Config] = lambda config: config,
         period: int = 2_000,
+        gpu: SimulatedGpus | None = None,
     ) -> Node:
         index = self._count
         self._count += 1
@@ -148,6 +149,7 @@ class Party:
             script=script,
             outputs={} if outputs is None else outputs,
             wrap=wrap,
+            gpu=gpu,
         )
 
     def revive(self, old: Node, *, store: Store | None = None, guard: Guard | None = None) -> Node:
@@ -182,6 +184,7 @@ class Party:
         outputs: dict[RunId, bytes],
         wrap: Callable[[Ports, Identity], Ports] = lambda ports, _identity: ports,
         engine: FakeEngine | None = None,
+        gpu: SimulatedGpus | None = None,
     ) -> Node:
         clock = VirtualClock()
         home = find_home(self._tmp_path / f"n{index}")
@@ -189,7 +192,7 @@ class Party:
         dice = random.Random(index if kept.is_new else f"{index} again")
         create_identity(home, net_of(self._genesis), EPOCH, dice.randbytes)
         identity = load_identity(home, net_of(self._genesis), EPOCH)
-        gpus = (_gpu(),) if "owner" in config.roles else ()
+        gpus = (gpu or _gpu(),) if "owner" in config.roles else ()
         address = f"/memory/{index}"
         transport = MemoryTransport(self._hub, identity.certificate.peer_id, address)
         node = Node(

@@ -16,7 +16,10 @@ class JobOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     image: str | None = None
     input_folder: str | None = None
     """A directory on the node's host; its content is what the job finds where it starts."""
+    nodes: int = 1
+    """More than one: `/v1/pools` takes it."""
     gpus: int = 1
+    """On each node."""
     vram_mib_min: int = 1
     models: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ from p2pnode.api import (
     ledger_documents,
     money_documents,
     own_documents,
+    pool_documents,
     reputation_documents,
 )
 from protocol.errors import LocalFault
@@ -25,6 +26,7 @@ def _named() -> dict[str, type[msgspec.Struct]]:
         ledger_documents,
         money_documents,
         own_documents,
+        pool_documents,
         reputation_documents,
     ):
         for value in vars(module).values():

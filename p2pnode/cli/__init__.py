@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "run": ("p2pnode.cli.run:run", "Run a program on somebody's GPU and follow it."),
     "job": ("p2pnode.cli.job:job", "Look after jobs: logs, outputs, bids, receipts."),
     "primary": ("p2pnode.cli.primary:primary", "Run jobs on your own cluster too."),
+    "pool": ("p2pnode.cli.pool:pool", "Look after jobs on several nodes."),
     "receipt": ("p2pnode.cli.receipt:receipt", "Check a receipt, without a node."),
     "lease": ("p2pnode.cli.lease:lease", "See the leases given and taken."),
     "ledger": ("p2pnode.cli.ledger:ledger", "See, verify and copy the replicated record."),

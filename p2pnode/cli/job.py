@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from p2pnode.cli.client import get, post
+from p2pnode.cli.exits import ENDED, exit_code
 from p2pnode.cli.output import (
     home_option,
     json_option,
@@ -16,7 +17,7 @@ from p2pnode.cli.output import (
     say,
     short,
 )
-from p2pnode.cli.run import ENDED, exit_code, follow, print_log, summary
+from p2pnode.cli.run import follow, print_log, summary
 from p2pnode.home import find_home
 from p2pnode.quantities import format_money
 from protocol.units import Micros

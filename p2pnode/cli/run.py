@@ -9,7 +9,9 @@ from typing import IO, Any
 import click
 
 from p2pnode.cli.client import get, get_log, post
+from p2pnode.cli.exits import ENDED, exit_code
 from p2pnode.cli.output import home_option, json_option, note, print_document, say, short
+from p2pnode.cli.several import run_on_several
 from p2pnode.execution.run_log import gap_line
 from p2pnode.home import find_home
 from p2pnode.quantities import (
@@ -24,13 +26,10 @@ from protocol.errors import LocalFault
 from protocol.units import Micros
 
 POLL_S = 0.2
-EXIT_NO_MATCH = 123
-EXIT_TIME = 124
-EXIT_OWNER = 125
-ENDED = {"done", "failed"}
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
+@click.option("--nodes", default=1, show_default=True, help="Nodes, all of them or none.")
 @click.option("--gpus", default=1, show_default=True, help="GPUs on one node.")
 @click.option("--vram", help="Least memory of each GPU, for example 24GB.")
 @click.option("--model", multiple=True, help="Part of the GPU's name; may be repeated.")
@@ -86,7 +85,10 @@ def run(
     """
     node = find_home(home).socket
     money = get(node, "/v1/status")["network"]["money"]
-    job = post(node, "/v1/jobs", order_of(money, wanted))
+    order = order_of(money, wanted)
+    if order["nodes"] > 1:
+        run_on_several(node, order, output=output, is_detached=detach, as_json=as_json)
+    job = post(node, "/v1/jobs", order)
     if detach:
         _print_job(job, as_json=as_json)
         return
@@ -116,6 +118,7 @@ def order_of(money: str, wanted: dict[str, Any]) -> dict[str, Any]:
         "variables": variables_of(wanted["env"]),
         "image": wanted["image"],
         "input_folder": os.path.abspath(wanted["input_folder"]) if wanted["input_folder"] else None,  # noqa: PTH100
+        "nodes": wanted["nodes"],
         "gpus": wanted["gpus"],
         "vram_mib_min": mib_ceil(parse_size(wanted["vram"])) if wanted["vram"] else 1,
         "models": list(wanted["model"]),
@@ -193,24 +196,6 @@ def _state_line(job: dict[str, Any]) -> str:
         why = f" ({job['why']})" if job["why"] else ""
         return f"{job['state']} on {short(job['owner'])} at {price}/gpu-h{why}"
     return ""
-
-
-def exit_code(job: dict[str, Any]) -> int:
-    """The program's own exit code, or one of ours for what it cannot tell."""
-    outcome = job["outcome"]
-    if job["primary"] and job["primary"]["exit_code"] is not None:
-        return int(job["primary"]["exit_code"])
-    if outcome is None and job["primary"] and job["why"] == "time":
-        return EXIT_TIME
-    if outcome is None:
-        return EXIT_NO_MATCH if job["why"].startswith("no match") else EXIT_OWNER
-    if outcome["cause"] == "exit":
-        return int(outcome["exit_code"])
-    if outcome["cause"] == "time":
-        return EXIT_TIME
-    if outcome["cause"] == "engine":
-        return EXIT_OWNER
-    return 128 + (outcome["signal"] or 9)
 
 
 def summary(job: dict[str, Any], output: Path | None) -> str:

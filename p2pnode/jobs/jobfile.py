@@ -6,7 +6,8 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
 from p2pnode.cabinet import Cabinet
-from p2pnode.matching.renter import Order, Taking
+from p2pnode.matching.order import Order
+from p2pnode.matching.renter import Taking
 from protocol.advert import Tier
 from protocol.auction import Need
 from protocol.codec import (

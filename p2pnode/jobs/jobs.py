@@ -102,6 +102,19 @@ class Jobs:
 
     def submit(self, submission: Submission) -> JobFile:
         """Take the job; durable on return. Raises LocalFault."""
+        file = self._with_primary(self.draft(submission))
+        self.take(file)
+        return file
+
+    def take(self, file: JobFile) -> Driver:
+        """Drive this job from now on; durable on return. Raises LocalFault."""
+        save(self._cabinet, file)
+        driver = self._drivers[file.id] = HybridDriver(self._desk, file, self._primary)
+        self._to_drive.send_nowait(driver)
+        return driver
+
+    def draft(self, submission: Submission) -> JobFile:
+        """The job as it would be kept, judged; nothing is kept yet. Raises LocalFault."""
         if len(self._drivers) >= JOBS_MAX:
             raise LocalFault(f"{JOBS_MAX} jobs are kept already.", "remove old ones")
         now = self._desk.clock.now()
@@ -127,7 +140,7 @@ class Jobs:
                 f"The job cannot be sent: {fault.detail}.",
                 "an image is named as NAME@sha256:DIGEST or sha256:DIGEST",
             ) from fault
-        file = JobFile(
+        return JobFile(
             id=submission.id,
             created_ms=now,
             job=raw,
@@ -145,11 +158,6 @@ class Jobs:
             moves_max=MOVES_MAX,
             primary=UNSET if submission.primary is None else submission.primary,
         )
-        file = self._with_primary(file)
-        save(self._cabinet, file)
-        driver = self._drivers[file.id] = HybridDriver(self._desk, file, self._primary)
-        self._to_drive.send_nowait(driver)
-        return file
 
     def _with_primary(self, file: JobFile) -> JobFile:
         """The job where it begins. Raises LocalFault if the primary cannot take it."""

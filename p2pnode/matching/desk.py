@@ -12,11 +12,12 @@ import trio
 from ledger.entry import Entry
 from p2pnode.clock import WallClock
 from p2pnode.matching.free_units import TurnOf
+from p2pnode.matching.holds import Holds
 from p2pnode.matching.provider import Provider
 from p2pnode.matching.quoting import No, Question, quote
 from p2pnode.network.exchange import Handler
 from protocol.answers import check_takes
-from protocol.auction import Bid, Refusal, Reply, Rfq, Take, check_rfq
+from protocol.auction import Bid, BidDrop, Refusal, Reply, Rfq, Take, check_rfq
 from protocol.certificate import Certificate
 from protocol.codec import decode, encode
 from protocol.errors import PeerFault, Unavailable
@@ -29,6 +30,7 @@ from protocol.wire import Sealed, pack, unpack
 
 log = logging.getLogger(__name__)
 
+DROP_BYTES_MAX: Final = 64
 RFQ_BYTES_MAX: Final = QUOTE_BYTES_MAX + SEAL_BYTES
 
 WhoIs = Callable[[PeerId], Certificate]
@@ -68,6 +70,7 @@ class Desk:
         genesis: Genesis,
         provider: Provider,
         books: Books,
+        holds: Holds,
         who_is: WhoIs,
         bars: Callable[[PublicKey], str | None],
         admit_job: AdmitJob,
@@ -80,6 +83,7 @@ class Desk:
         self._net = net_of(genesis)
         self._provider = provider
         self._books = books
+        self._holds = holds
         self._who_is = who_is
         self._bars = bars
         self._admit_job = admit_job
@@ -93,7 +97,11 @@ class Desk:
     @property
     def handlers(self) -> dict[str, Handler]:
         """The questions that this part answers."""
-        return {"rfq": self._answer_rfq, "lease.take": self._answer_take}
+        return {
+            "rfq": self._answer_rfq,
+            "bid.drop": self._answer_drop,
+            "lease.take": self._answer_take,
+        }
 
     async def _answer_rfq(self, peer: PeerId, body: bytes) -> bytes:
         await trio.lowlevel.checkpoint()
@@ -114,6 +122,10 @@ class Desk:
         rfq = sealed.body
         if why := self._bars(sealed.signer):
             return self._no(sealed, No("POLICY", why))
+        if rfq.hold is not msgspec.UNSET and (
+            why := self._holds.why_not(sealed.signer, rfq.need.gpus, now)
+        ):
+            return self._no(sealed, No("BUSY", why))
         shelf = next((s for s in self._provider.shelves if s.group == rfq.group), None)
         answer = quote(
             Question(rfq=rfq, digest=sealed.digest, renter=sealed.signer),
@@ -121,6 +133,7 @@ class Desk:
             posting=self._provider.posting,
             turn_of=self._books.turn_of,
             now=now,
+            held=self._holds.units(now),
         )
         if isinstance(answer, No):
             return self._no(sealed, answer)
@@ -129,7 +142,10 @@ class Desk:
             answer, head_seq=self._books.height(), valid_until_ms=Millis(until)
         )
         raw = pack(bid, signer=self._signer, net=self._net)
-        self._remember(unpack(raw, self._net, Bid), now)
+        signed = unpack(raw, self._net, Bid)
+        if rfq.hold is not msgspec.UNSET:
+            self._holds.keep(signed)
+        self._remember(signed, now)
         self.quoted += 1
         return Reply(yes=raw)
 
@@ -141,6 +157,13 @@ class Desk:
             if is_firm and len(self._bids) <= BIDS_OUTSTANDING_MAX:
                 return
             del self._bids[oldest.digest]
+
+    async def _answer_drop(self, peer: PeerId, body: bytes) -> bytes:
+        await trio.lowlevel.checkpoint()
+        dropped = decode(body, BidDrop, size_max=DROP_BYTES_MAX)
+        if self._holds.drop(dropped.bid, self._who_is(peer).feed, self._clock.now()):
+            self._bids.pop(dropped.bid, None)
+        return b""
 
     async def _answer_take(self, peer: PeerId, body: bytes) -> bytes:
         await trio.lowlevel.checkpoint()
@@ -168,6 +191,8 @@ class Desk:
         if bid is None or bid.body.valid_until_ms < now or sealed.body.start_ms < now:
             return encode(self._no(sealed, No("STALE", "the bid is over")))
         check_takes(sealed, bid)
+        if self._holds.is_kept_from(bid, now):
+            return encode(self._no(sealed, No("TAKEN", "kept for another renter for a moment")))
         if why := self._bars(sealed.signer):
             return encode(self._no(sealed, No("POLICY", why)))
         job = None if take.job is msgspec.UNSET else take.job
@@ -180,6 +205,7 @@ class Desk:
         except Unavailable as taken:
             return encode(self._no(sealed, No("TAKEN", str(taken))))
         self.granted += 1
+        self._holds.granted(sealed.body.bid, now)
         self._bids.pop(sealed.body.bid, None)
         log.info("lease granted", extra={"lease": entry.id.hex(), "renter": sealed.signer.hex()})
         self._on_grant(entry)

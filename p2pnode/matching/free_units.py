@@ -13,13 +13,23 @@ TurnOf = Callable[[bytes], Turn | None]
 
 
 def free_units(
-    shelf: Shelf, turn_of: TurnOf, *, start: Millis, end: Millis
+    shelf: Shelf,
+    turn_of: TurnOf,
+    *,
+    start: Millis,
+    end: Millis,
+    held: frozenset[bytes] = frozenset(),
 ) -> tuple[UnitTurn, ...]:
-    """The shelf's units that nobody holds within [start, end), with their next counters."""
+    """The shelf's units that nobody leases within [start, end), with their next counters.
+
+    `held` are those that an exclusive bid keeps for somebody else.
+    """
     found = []
     for unit in shelf.units:
+        if unit in held:
+            continue
         turn = turn_of(unit)
-        held = () if turn is None else turn.open
-        if len(held) < OPEN_INTERVALS_SOFT_MAX and not overlaps(held, start, end):
+        leased = () if turn is None else turn.open
+        if len(leased) < OPEN_INTERVALS_SOFT_MAX and not overlaps(leased, start, end):
             found.append(UnitTurn(unit=unit, ctr=next_place(turn).ctr))
     return tuple(found)

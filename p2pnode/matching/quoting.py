@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import UNSET
+
 from p2pnode.matching.free_units import TurnOf, free_units
 from p2pnode.matching.pricing import price
 from p2pnode.matching.provider import Posting, Shelf
@@ -15,6 +17,8 @@ from protocol.units import Digest, Millis, MillisSpan, PublicKey
 LEAD_MS: Final = MillisSpan(500)
 """A lease starts at least this long after its bid, so that it can be granted before."""
 BID_LIFE_MS: Final = MillisSpan(10_000)
+HOLD_MS: Final = MillisSpan(5_000)
+"""An exclusive bid is kept this long: enough to ask some owners one after the other."""
 LAPSE_MS: Final = MillisSpan(60_000)
 """A grant without a job holds the units this long."""
 
@@ -37,11 +41,18 @@ class No:
 
 
 def quote(
-    question: Question, *, shelf: Shelf | None, posting: Posting, turn_of: TurnOf, now: Millis
+    question: Question,
+    *,
+    shelf: Shelf | None,
+    posting: Posting,
+    turn_of: TurnOf,
+    now: Millis,
+    held: frozenset[bytes] = frozenset(),
 ) -> Bid | No:
     """Our firm bid, or the first reason against one.
 
-    The bid's `head_seq` is left to who signs it.
+    `held` are units that an exclusive bid keeps for another renter. The bid's `head_seq` is left
+    to who signs it.
     """
     rfq = question.rfq
     if shelf is None or posting.ask is None:
@@ -55,7 +66,7 @@ def quote(
         return No("SHAPE", why)
     start = Millis(max(rfq.start_ms, now + LEAD_MS))
     end = Millis(start + (rfq.end_ms - rfq.start_ms))
-    units = free_units(shelf, turn_of, start=start, end=end)
+    units = free_units(shelf, turn_of, start=start, end=end, held=held)
     if len(units) < rfq.need.gpus:
         return No("TAKEN", f"{len(units)} of {len(shelf.units)} GPUs are free then")
     return Bid(
@@ -75,7 +86,8 @@ def quote(
         gpu=shelf.source,
         head_seq=0,
         issued_ms=now,
-        valid_until_ms=Millis(now + BID_LIFE_MS),
+        valid_until_ms=Millis(now + (BID_LIFE_MS if rfq.hold is UNSET else HOLD_MS)),
+        exclusive=rfq.hold,
     )
 
 

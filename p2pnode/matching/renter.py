@@ -13,72 +13,35 @@ from msgspec import UNSET
 
 from ledger.witness_bodies import Cosigned
 from p2pnode.clock import WallClock
+from p2pnode.matching.asking import is_dear, request_for, rfq_for
 from p2pnode.matching.book import Offer
-from p2pnode.matching.search import Wish, search
+from p2pnode.matching.order import Order
+from p2pnode.matching.search import search
 from protocol.advert import Tier, ask_for
 from protocol.answers import check_bid, check_refusal
-from protocol.auction import Bid, Need, Refusal, Reply, Rfq, Take
+from protocol.auction import Bid, Refusal, Reply, Rfq, Take
 from protocol.codec import decode, encode
 from protocol.errors import P2PError, PeerFault, Unavailable
 from protocol.genesis import Genesis, net_of
-from protocol.lease import LeaseRequest, charge, digest_of_terms
-from protocol.limits import FRAME_BYTES_MAX, REQUEST_LIFE_MS_MAX
+from protocol.lease import LeaseRequest
+from protocol.limits import FRAME_BYTES_MAX
 from protocol.scoring import AuctionRecord, Heard, expected_cost, ranking
 from protocol.signing import Signer
-from protocol.units import Digest, Mebibytes, Micros, Millis, MillisSpan, PeerId, PublicKey
+from protocol.units import Digest, PeerId, PublicKey
 from protocol.wire import Sealed, pack, unpack
 
 log = logging.getLogger(__name__)
 
 QUOTE_S: Final = 1.2
 """Owners that have not answered by then are left out of this auction."""
-START_MS: Final = 1_500
-"""From the question to the start of the lease: time to gather bids, to choose, to be granted."""
 TAKE_S: Final = 1.5
 """An owner that has been asked to grant is waited for this long, within the request's life."""
 SHORTLIST_MAX: Final = 8
 PER_ACCOUNT_MAX: Final = 2
 """So that one account with many peers cannot fill a shortlist."""
 ROUNDS_MAX: Final = 3
-RFQ_LIFE_MS: Final = 5_000
 
 Ask = Callable[[PeerId, str, bytes], Awaitable[bytes]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What a renter wants, and what it pays at most."""
-
-    need: Need
-    tier: Tier
-    span_ms: MillisSpan
-    notice_ms: MillisSpan
-    money: str
-    ask_max: Micros | None
-    """Per GPU-hour."""
-    total_max: Micros | None
-    """For the whole span."""
-    job: Digest | None
-    """Digest of the encoded job; each owner gets it sealed to its own key."""
-    avoid: tuple[PublicKey, ...] = ()
-    """Owners that have failed this order before."""
-    witnesses: tuple[PublicKey, ...] = ()
-    """Whose cosignatures the renter wants before it accepts a grant."""
-    quorum: int = 0
-    """Of how many of them; 0 without any."""
-
-    def wish(self) -> Wish:
-        """The order as a filter of adverts."""
-        need = self.need
-        return Wish(
-            gpus=need.gpus,
-            vram_min=Mebibytes(need.vram_mib_min),
-            models=() if need.models is UNSET else need.models,
-            regions=() if need.regions is UNSET else need.regions,
-            tier=self.tier,
-            ask_max=self.ask_max,
-            money=self.money,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +171,11 @@ class Renter:
                     nursery.start_soon(self._ask_for_quote, order, offer, answers)
 
     async def _ask_for_quote(self, order: Order, offer: Offer, answers: _Answers) -> None:
-        raw = pack(self._rfq(order, offer), signer=self._signer, net=self._net)
+        raw = pack(
+            rfq_for(order, offer, now=self._clock.now(), nonce=self._random_bytes(16)),
+            signer=self._signer,
+            net=self._net,
+        )
         rfq = unpack(raw, self._net, Rfq)
         try:
             body = await self._ask(offer.certificate.peer_id, "rfq", raw)
@@ -224,7 +191,7 @@ class Renter:
             log.info("bid refused", extra={"owner": offer.signer.hex(), "rule": fault.rule})
             answers.count("invalid")
         else:
-            if self._is_dear(bid.body, order):
+            if is_dear(bid.body, order):
                 answers.count("price")
                 return
             heard = Heard(
@@ -260,7 +227,11 @@ class Renter:
                 log.info("no job sealed", extra={"owner": offer.signer.hex(), "rule": fault.rule})
                 answers.count("invalid")
                 continue
-            raw = pack(self._request(order, bid), signer=self._signer, net=self._net)
+            raw = pack(
+                request_for(order, bid, now=self._clock.now(), nonce=self._random_bytes(16)),
+                signer=self._signer,
+                net=self._net,
+            )
             taking = Taking(
                 peer=offer.certificate.peer_id, owner=offer.signer, request=raw, job=job
             )
@@ -313,56 +284,6 @@ class Renter:
         take = Take(request=taking.request, job=job)
         body = await self._ask(taking.peer, "lease.take", encode(take))
         return decode(body, Reply, size_max=FRAME_BYTES_MAX)
-
-    def _rfq(self, order: Order, offer: Offer) -> Rfq:
-        now = self._clock.now()
-        return Rfq(
-            owner=offer.signer,
-            group=offer.advert.group,
-            incarnation=offer.advert.incarnation,
-            seq=offer.advert.seq,
-            need=order.need,
-            tier=order.tier,
-            start_ms=Millis(now + START_MS),
-            end_ms=Millis(now + START_MS + order.span_ms),
-            notice_ms=order.notice_ms,
-            money=order.money,
-            nonce=self._random_bytes(16),
-            issued_ms=now,
-            not_after_ms=Millis(now + RFQ_LIFE_MS),
-        )
-
-    def _request(self, order: Order, sealed: Sealed[Bid]) -> LeaseRequest:
-        bid = sealed.body
-        now = self._clock.now()
-        return LeaseRequest(
-            owner=sealed.signer,
-            bid=sealed.digest,
-            units=bid.units,
-            start_ms=bid.start_ms,
-            end_ms=bid.end_ms,
-            tier=bid.tier,
-            micro_per_gpu_hour=bid.micro_per_gpu_hour,
-            money=bid.money,
-            period_ms=bid.period_ms,
-            notice_ms=bid.notice_ms,
-            lapse_ms=bid.lapse_ms,
-            terms=digest_of_terms(bid.terms),
-            job=UNSET if order.job is None else order.job,
-            witnesses=order.witnesses or UNSET,
-            quorum=order.quorum or UNSET,
-            nonce=self._random_bytes(16),
-            issued_ms=now,
-            not_after_ms=Millis(now + REQUEST_LIFE_MS_MAX),
-        )
-
-    def _is_dear(self, bid: Bid, order: Order) -> bool:
-        if order.ask_max is not None and bid.micro_per_gpu_hour > order.ask_max:
-            return True
-        span = MillisSpan(order.span_ms * order.need.gpus)
-        return (
-            order.total_max is not None and charge(span, bid.micro_per_gpu_hour) > order.total_max
-        )
 
 
 def _shortlist(offers: list[Offer], tier: Tier) -> tuple[list[Offer], list[Offer]]:

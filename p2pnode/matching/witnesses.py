@@ -12,7 +12,7 @@ from typing import Final
 import trio
 from msgspec import UNSET
 
-from ledger.bodies import Grant, consent_bytes, read_body
+from ledger.bodies import Grant, read_body
 from ledger.entry import Entry, check_seal, read_entry
 from ledger.fold import Lease
 from ledger.ledger import Ledger
@@ -29,9 +29,10 @@ from ledger.witness_bodies import (
     turns_to_cosign,
 )
 from p2pnode.clock import WallClock
+from p2pnode.matching.let_go import letting_go
 from protocol.codec import decode, encode
 from protocol.errors import PeerFault, Unavailable
-from protocol.lease_stream import LeaseName, Settle
+from protocol.lease_stream import LeaseName
 from protocol.limits import FRAME_BYTES_MAX
 from protocol.signing import Signer
 from protocol.units import Digest, PeerId, PublicKey, Signature
@@ -134,14 +135,12 @@ class Witnesses:
 
     async def _let_go(self, entry: Entry, grant: Grant) -> None:
         """Consent to the end of a lease that we do not take, so that its units are free again."""
-        units = tuple((turn.unit, turn.ctr) for turn in grant.units)
-        at_ms = self._clock.now()
-        signed = consent_bytes(entry.id, units, at_ms)
-        consent = self._signer.sign("release-consent", self._ledger.net, signed)
-        settle = Settle(lease=entry.id, at_ms=at_ms, consent=consent)
+        body = letting_go(
+            entry, grant, signer=self._signer, net=self._ledger.net, now=self._clock.now()
+        )
         try:
             with trio.fail_after(COSIGN_S):
-                await self._ask_feed(entry.feed, "lease.settle", encode(settle))
+                await self._ask_feed(entry.feed, "lease.settle", body)
         except (Unavailable, trio.TooSlowError) as error:
             log.info("not let go", extra={"lease": entry.id.hex(), "why": str(error)})
 

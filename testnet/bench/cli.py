@@ -49,6 +49,18 @@ def join(owners: int, renters: int, as_json: bool) -> None:
 
 
 @bench.command()
+@click.option("--nodes", default=20, show_default=True, help="Each a process; at most 24.")
+@click.option("--renters", default=4, show_default=True, help="How many of them only rent.")
+@click.option("--jobs", default=25, show_default=True, help="Of each renter, in turn.")
+@json_option
+def grants(nodes: int, renters: int, jobs: int, as_json: bool) -> None:
+    """How soon after its submission a job has its lease, with renters of both kinds at once."""
+    module = importlib.import_module("testnet.bench.grants")
+    wish = module.GrantsWish(nodes=nodes, renters=renters, jobs=jobs)
+    conclude(module.run(wish, note), as_json=as_json)
+
+
+@bench.command()
 @click.option("--rounds", default=7, show_default=True, help="Of each kind of work, in turn.")
 @click.option("--only", multiple=True, help="Only this part; may be given more than once.")
 @json_option

@@ -12,7 +12,8 @@ import trio
 
 from p2pnode.home import Home, find_home, locked, make_folders
 from p2pnode.log import log_to
-from p2pnode.matching.renter import NoMatch, Order, Taking
+from p2pnode.matching.order import Order
+from p2pnode.matching.renter import NoMatch, Taking
 from p2pnode.matching.search import Wish
 from p2pnode.membership import join_network
 from p2pnode.node import Node

@@ -7,11 +7,16 @@ import msgspec
 import pytest
 import trio
 
-from p2pnode.jobs.baggage import MemoryBaggage
+from p2pnode.api.job_documents import JobOrder
+from p2pnode.config import Primary as PrimaryChoice
+from p2pnode.config import PrimaryUse
+from p2pnode.job_views import JobViews
+from p2pnode.jobs.baggage import FileBaggage, MemoryBaggage
 from p2pnode.jobs.jobfile import AtPrimary, JobFile, PrimaryMode
 from p2pnode.jobs.primary_template import Verb
 from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.node import Node
+from p2pnode.pool_views import PoolViews
 from protocol.errors import LocalFault
 from protocol.units import Micros, MillisSpan
 from tests.make_job import make_limits, make_submission
@@ -264,3 +269,45 @@ async def test_a_job_that_cannot_be_said_is_refused_at_once(
     with pytest.raises(LocalFault, match="input"):
         node.jobs.submit(carries)
     assert node.jobs.files() == []
+
+
+async def test_a_job_on_several_nodes_is_for_the_market(
+    party: Party, tmp_path: Path, autojump_clock: trio.abc.Clock
+) -> None:
+    node = (await renter_with(party, ScriptedPrimary())).node
+    views = PoolViews(node, FileBaggage(tmp_path))
+    with pytest.raises(LocalFault, match="market"):
+        await views.submit(JobOrder(argv=("true",), money="TEST", nodes=2, primary="first"))
+    assert node.pools.files() == []
+
+
+@pytest.mark.parametrize(
+    ("use", "asked", "is_there"),
+    [("first", None, True), ("first", "never", False), ("never", "only", True)],
+)
+async def test_what_an_order_says_goes_before_what_is_configured(
+    party: Party,
+    tmp_path: Path,
+    autojump_clock: trio.abc.Clock,
+    use: PrimaryUse,
+    asked: PrimaryUse | None,
+    is_there: bool,
+) -> None:
+    await party.add(ask=300_000)
+    primary = ScriptedPrimary(states=["running", "ended 0"])
+    node = party.build(
+        ask=None,
+        gossip="auto",
+        wrap=lambda ports, _identity: replace(ports, primary=primary),
+        choose=lambda config: msgspec.structs.replace(config, primary=PrimaryChoice(use=use)),
+    )
+    renter = await party.start(node)
+    await trio.sleep(LISTED_S)
+    views = JobViews(node, FileBaggage(tmp_path))
+    order = JobOrder(argv=("true",), vram_mib_min=22_889, money="TEST", primary=asked)
+    job = await views.submit(order)
+    done = await ended(renter, job.id)
+    assert done.state == "done"
+    assert ("start" in primary.asked, done.lease is msgspec.UNSET) == (is_there, is_there)
+    document = views.show(job.id)
+    assert (document.primary is not None) == is_there

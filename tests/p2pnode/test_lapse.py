@@ -9,8 +9,9 @@ from p2pnode.execution.engine import Run
 from p2pnode.execution.fake_engine import Script
 from p2pnode.jobs.driver import LeaseOver
 from p2pnode.matching.book import Offer
+from p2pnode.matching.order import Order
 from p2pnode.matching.quoting import LAPSE_MS
-from p2pnode.matching.renter import Order, Taking, Won
+from p2pnode.matching.renter import Taking, Won
 from p2pnode.network.memory_transport import MemoryHub
 from protocol.auction import Need
 from protocol.codec import encode

@@ -1,0 +1,41 @@
+"""Routes about jobs on several nodes."""
+
+from typing import Protocol
+
+from litestar import get, post
+from litestar.handlers import HTTPRouteHandler
+from litestar.params import FromPath, FromQuery, JSONBody
+
+from p2pnode.api.job_documents import JobOrder
+from p2pnode.api.pool_documents import PoolDocument, PoolListDocument
+
+
+class PoolServices(Protocol):
+    """What the node can tell and do about them. All raise LocalFault."""
+
+    async def submit(self, order: JobOrder) -> PoolDocument: ...
+    def list_pools(self, limit: int) -> PoolListDocument: ...
+    def show(self, name: str) -> PoolDocument: ...
+    def cancel(self, name: str) -> PoolDocument: ...
+
+
+def pool_routes(services: PoolServices) -> list[HTTPRouteHandler]:
+    """The handlers, over these services."""
+
+    @post("/v1/pools", status_code=201)
+    async def submit(data: JSONBody[JobOrder]) -> PoolDocument:
+        return await services.submit(data)
+
+    @get("/v1/pools")
+    async def list_pools(limit: FromQuery[int] = 50) -> PoolListDocument:
+        return services.list_pools(max(0, min(limit, 1_000)))
+
+    @get("/v1/pools/{name:str}")
+    async def show(name: FromPath[str]) -> PoolDocument:
+        return services.show(name)
+
+    @post("/v1/pools/{name:str}/cancel", status_code=200)
+    async def cancel(name: FromPath[str]) -> PoolDocument:
+        return services.cancel(name)
+
+    return [submit, list_pools, show, cancel]

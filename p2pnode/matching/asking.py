@@ -1,0 +1,74 @@
+"""What a renter sends to owners: its question about an offer, and its request for a bid. Pure."""
+
+from typing import Final
+
+from msgspec import UNSET
+
+from p2pnode.matching.book import Offer
+from p2pnode.matching.order import Order
+from protocol.auction import Bid, Rfq
+from protocol.lease import LeaseRequest, charge, digest_of_terms
+from protocol.limits import REQUEST_LIFE_MS_MAX
+from protocol.units import Micros, Millis, MillisSpan
+from protocol.wire import Sealed
+
+START_MS: Final = 1_500
+"""From the question to the start of the lease: time to gather bids, to choose, to be granted."""
+RFQ_LIFE_MS: Final = 5_000
+
+
+def rfq_for(order: Order, offer: Offer, *, now: Millis, nonce: bytes, hold: bool = False) -> Rfq:
+    """The question to this offer's owner; with `hold`, for an exclusive bid."""
+    return Rfq(
+        owner=offer.signer,
+        group=offer.advert.group,
+        incarnation=offer.advert.incarnation,
+        seq=offer.advert.seq,
+        need=order.need,
+        tier=order.tier,
+        start_ms=Millis(now + START_MS),
+        end_ms=Millis(now + START_MS + order.span_ms),
+        notice_ms=order.notice_ms,
+        money=order.money,
+        hold="yes" if hold else UNSET,
+        nonce=nonce,
+        issued_ms=now,
+        not_after_ms=Millis(now + RFQ_LIFE_MS),
+    )
+
+
+def request_for(order: Order, sealed: Sealed[Bid], *, now: Millis, nonce: bytes) -> LeaseRequest:
+    """What takes this bid as it was made."""
+    bid = sealed.body
+    return LeaseRequest(
+        owner=sealed.signer,
+        bid=sealed.digest,
+        units=bid.units,
+        start_ms=bid.start_ms,
+        end_ms=bid.end_ms,
+        tier=bid.tier,
+        micro_per_gpu_hour=bid.micro_per_gpu_hour,
+        money=bid.money,
+        period_ms=bid.period_ms,
+        notice_ms=bid.notice_ms,
+        lapse_ms=bid.lapse_ms,
+        terms=digest_of_terms(bid.terms),
+        job=UNSET if order.job is None else order.job,
+        witnesses=order.witnesses or UNSET,
+        quorum=order.quorum or UNSET,
+        nonce=nonce,
+        issued_ms=now,
+        not_after_ms=Millis(now + REQUEST_LIFE_MS_MAX),
+    )
+
+
+def is_dear(bid: Bid, order: Order) -> bool:
+    """Whether the bid is above what the renter pays per GPU-hour, or for all of the time."""
+    if order.ask_max is not None and bid.micro_per_gpu_hour > order.ask_max:
+        return True
+    return order.total_max is not None and total_of(bid.micro_per_gpu_hour, order) > order.total_max
+
+
+def total_of(micro_per_gpu_hour: Micros, order: Order) -> Micros:
+    """What a lease at this price costs if all of the time is used."""
+    return charge(MillisSpan(order.span_ms * order.need.gpus), micro_per_gpu_hour)
