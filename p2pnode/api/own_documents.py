@@ -88,6 +88,24 @@ class PrimaryShowDocument(Struct, frozen=True, kw_only=True):
     text: str
 
 
+class PresetDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode preset show`: an image by its digest, under a short name."""
+
+    schema: str = "p2pnode.preset.show/1"
+    name: str
+    image: str
+    cuda: str
+    """The CUDA version that the driver must run; empty: none."""
+    about: str
+
+
+class PresetListDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode preset list`."""
+
+    schema: str = "p2pnode.preset.list/1"
+    items: tuple[PresetDocument, ...]
+
+
 class AskShowDocument(Struct, frozen=True, kw_only=True):
     """`p2pnode ask show`."""
 

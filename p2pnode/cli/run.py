@@ -11,6 +11,7 @@ import click
 from p2pnode.cli.client import get, get_log, post
 from p2pnode.cli.exits import ENDED, exit_code
 from p2pnode.cli.output import home_option, json_option, note, print_document, say, short
+from p2pnode.cli.preset import with_preset
 from p2pnode.cli.several import run_on_several
 from p2pnode.execution.run_log import gap_line
 from p2pnode.home import find_home
@@ -42,6 +43,7 @@ POLL_S = 0.2
 @click.option("--cpus", default="1", show_default=True, help="Cores, for example 2 or 0.5.")
 @click.option("--env", "-e", multiple=True, help="NAME=VALUE; may be repeated.")
 @click.option("--image", help="Image by digest, for nodes that run containers.")
+@click.option("--preset", help="An image, and the CUDA it needs, by a name of `preset list`.")
 @click.option(
     "--input",
     "-i",
@@ -85,7 +87,7 @@ def run(
     """
     node = find_home(home).socket
     money = get(node, "/v1/status")["network"]["money"]
-    order = order_of(money, wanted)
+    order = order_of(money, with_preset(home, wanted))
     if order["nodes"] > 1:
         run_on_several(node, order, output=output, is_detached=detach, as_json=as_json)
     job = post(node, "/v1/jobs", order)

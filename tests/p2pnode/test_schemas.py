@@ -60,6 +60,8 @@ def test_what_commands_print_without_a_node_keeps_to_its_schema(tmp_path: Path) 
         ("network", "show"),
         ("network", "invite"),
         ("doctor",),
+        ("preset", "list"),
+        ("preset", "show", "pytorch"),
         ("primary", "list"),
         ("primary", "show", "kubernetes"),
     ):
