@@ -5,6 +5,7 @@ from typing import Final
 
 import trio
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from ledger.fold import Lease
 from ledger.limits import RECEIPT_BYTES_MAX
@@ -15,6 +16,7 @@ from p2pnode.api.job_documents import (
     JobListDocument,
     LeaseDocument,
     LeaseListDocument,
+    PrimaryDocument,
     ReceiptDocument,
     YieldDocument,
     YieldOrder,
@@ -25,7 +27,7 @@ from p2pnode.config import Renting
 from p2pnode.execution.archive import Packed, pack, unpack
 from p2pnode.execution.run_log import end_of
 from p2pnode.jobs.baggage import FileBaggage
-from p2pnode.jobs.jobfile import Fallback, JobFile
+from p2pnode.jobs.jobfile import AtPrimary, Fallback, JobFile
 from p2pnode.jobs.jobs import NO_NOTICE, Submission
 from p2pnode.network.peer_text import peer_text
 from p2pnode.node import Node
@@ -62,7 +64,10 @@ class JobViews:
         """Pack the input, take the job. Raises LocalFault."""
         job = self._node.jobs.new_id()
         witnesses = witnesses_of(self._node, order, self._node.config.renting)
-        archive = await input_of(self._baggage, job, order)
+        order = replace(order, primary=order.primary or self._node.config.primary.use)
+        # What never leaves the primary is taken from where it lies.
+        is_packed = order.primary != "only"
+        archive = await input_of(self._baggage, job, order) if is_packed else None
         renting = self._node.config.renting
         file = self._node.jobs.submit(
             submission_of(job, order, archive, witnesses, renting=renting)
@@ -186,6 +191,7 @@ class JobViews:
             log_path=str(log_path),
             output_path=str(self._baggage.path(file.id, "output.tar")),
             has_receipt=self._node.ports.cabinet.get(f"jobs/{file.id}/receipt") is not None,
+            primary=None if file.primary is UNSET else _primary_document(file.primary),
         )
 
 
@@ -238,6 +244,14 @@ def _witness_named(node: Node, text: str) -> PublicKey:
     return feed_named(node, text)
 
 
+def primary_of(order: JobOrder) -> AtPrimary | None:
+    """What the renter's own primary has to do with this order."""
+    if order.primary is None or order.primary == "never":
+        return None
+    folder = UNSET if order.input_folder is None else order.input_folder
+    return AtPrimary(mode=order.primary, input=folder)
+
+
 def submission_of(
     job: str,
     order: JobOrder,
@@ -276,6 +290,7 @@ def submission_of(
         notice_signal=order.notice_signal,
         checkpoint_ms=_checkpoint_ms(order),
         fallback=_fallback(order),
+        primary=primary_of(order),
     )
 
 
@@ -305,6 +320,11 @@ def _fallback(order: JobOrder) -> Fallback | None:
             "--after-preemptions 2 --then silver",
         )
     return Fallback(after=order.after_preemptions, tier=order.then_tier)
+
+
+def _primary_document(at: AtPrimary) -> PrimaryDocument:
+    code = None if at.exit_code is UNSET else at.exit_code
+    return PrimaryDocument(use=at.mode, phase=at.phase, why=at.why, exit_code=code)
 
 
 def _receipt_document(raw: bytes, proven: Proven) -> ReceiptDocument:

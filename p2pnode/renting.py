@@ -104,4 +104,5 @@ def _jobs(  # noqa: PLR0917 - each is one part
             lost_after_s=config.renting.lost_after / 1_000,
         ),
         cabinet=ports.cabinet,
+        primary=ports.primary,
     )

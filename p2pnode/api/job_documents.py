@@ -4,6 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from p2pnode.config import PrimaryUse
 from protocol.advert import Tier
 
 
@@ -21,6 +22,16 @@ class OutcomeDocument(Struct, frozen=True, kw_only=True):
     isolation: str
     enforced: str
     gpu: Literal["nvml", "simulated"]
+
+
+class PrimaryDocument(Struct, frozen=True, kw_only=True):
+    """A job on its renter's own primary."""
+
+    use: PrimaryUse
+    phase: str
+    why: str
+    """For which it left, or what it waits for."""
+    exit_code: int | None
 
 
 class JobDocument(Struct, frozen=True, kw_only=True):
@@ -52,6 +63,8 @@ class JobDocument(Struct, frozen=True, kw_only=True):
     """A directory of files, in order of their names."""
     output_path: str
     has_receipt: bool
+    primary: PrimaryDocument | None
+    """Null where only the market is asked."""
 
 
 class JobListDocument(Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from p2pnode.config import PrimaryUse
 from protocol.advert import Tier
 from protocol.errors import LocalFault
 from protocol.job import NoticeSignal
@@ -90,6 +91,8 @@ class JobOrder(Constraints, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     after_preemptions: int | None = None
     """So many interruptions are enough: from then on `then_tier` is asked for."""
     then_tier: Tier = "silver"
+    primary: PrimaryUse | None = None
+    """What the node's own primary has to do with the job; null: what is configured."""
 
 
 def offer_query(given: Mapping[str, list[str]]) -> OfferQuery:

@@ -27,6 +27,8 @@ COMMANDS: Final = {
     "offer": ("p2pnode.cli.offer:offer", "See what is offered on the network."),
     "run": ("p2pnode.cli.run:run", "Run a program on somebody's GPU and follow it."),
     "job": ("p2pnode.cli.job:job", "Look after jobs: logs, outputs, bids, receipts."),
+    "preset": ("p2pnode.cli.preset:preset", "See the images that a job can name in short."),
+    "primary": ("p2pnode.cli.primary:primary", "Run jobs on your own cluster too."),
     "pool": ("p2pnode.cli.pool:pool", "Look after jobs on several nodes."),
     "receipt": ("p2pnode.cli.receipt:receipt", "Check a receipt, without a node."),
     "auction": ("p2pnode.cli.auction:auction", "Check who had to win an auction, without a node."),

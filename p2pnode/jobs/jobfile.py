@@ -30,10 +30,12 @@ from protocol.tick import Outcome
 from protocol.units import Micros, Millis, MillisSpan, PublicKey
 from protocol.wire import Envelope
 
-State = Literal["matching", "staging", "running", "fetching", "settling", "done", "failed"]
-"""`matching`: no lease. `staging`, `running`: leased. `fetching`: ended, output on its way.
-`settling`: all is here, accounts are being closed. `done`: ended by itself. `failed`: it did not,
-see `why`."""
+State = Literal[
+    "primary", "matching", "staging", "running", "fetching", "settling", "done", "failed"
+]
+"""`primary`: in the hands of the renter's own primary. `matching`: no lease. `staging`, `running`:
+leased. `fetching`: ended, output on its way. `settling`: all is here, accounts are being closed.
+`done`: ended by itself. `failed`: it did not, see `why`."""
 ENDED: tuple[State, ...] = ("done", "failed")
 
 JOBFILE_BYTES_MAX = 1_048_576
@@ -61,6 +63,32 @@ class Fallback(Wire, frozen=True, kw_only=True):
     after: Annotated[int, Meta(ge=1, le=64)]
     """Preemptions."""
     tier: Tier
+
+
+PrimaryMode = Literal["first", "only", "fallback"]
+"""`first`: there, and on the market once it is out of stock. `only`: nowhere else. `fallback`:
+there once nobody on the market fits."""
+PrimaryPhase = Literal["untried", "starting", "waiting", "running", "leaving", "left"]
+"""`starting`: it may have been told. `waiting`: it has been. `leaving`: the job has to be gone from
+there before `after` can be. `left`: it is."""
+After = Literal["ended", "elsewhere", "time", "failed", "cancelled"]
+
+
+class AtPrimary(Wire, frozen=True, kw_only=True):
+    """What a job is to its renter's primary."""
+
+    mode: PrimaryMode
+    input: str | UnsetType = UNSET
+    """The directory, on our host."""
+    phase: PrimaryPhase = "untried"
+    since_ms: UInt = 0
+    """When `starting`, `running` or `leaving` began."""
+    log_from: UInt = 0
+    """How long our log was when it was started there."""
+    after: After | UnsetType = UNSET
+    why: str = ""
+    """For which it is left, or what it is waiting for there."""
+    exit_code: UInt | UnsetType = UNSET
 
 
 class JobFile(Wire, frozen=True, kw_only=True):
@@ -106,6 +134,8 @@ class JobFile(Wire, frozen=True, kw_only=True):
     paid_micro: Money = 0  # type: ignore[assignment]
     """Owed for leases before this one, which did not finish the job."""
     is_cancelled: Literal["yes"] | UnsetType = UNSET
+    primary: AtPrimary | UnsetType = UNSET
+    """Unset where only the market is asked."""
 
     def order(self, now: Millis) -> Order:
         """What is asked of the market now."""

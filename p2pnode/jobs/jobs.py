@@ -6,11 +6,13 @@ from typing import Final
 
 import trio
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from p2pnode.cabinet import Cabinet
 from p2pnode.jobs.desk import Desk
 from p2pnode.jobs.driver import Driver
-from p2pnode.jobs.jobfile import ENDED, Fallback, JobFile, load_all, save
+from p2pnode.jobs.hybrid import HybridDriver, Primary, values_in
+from p2pnode.jobs.jobfile import ENDED, AtPrimary, Fallback, JobFile, load_all, save
 from p2pnode.matching.order import ANY, Choice
 from protocol.advert import Tier
 from protocol.auction import Need
@@ -57,13 +59,22 @@ class Submission:
     checkpoint_ms: MillisSpan | None = None
     """How often what it saves is fetched."""
     fallback: Fallback | None = None
+    primary: AtPrimary | None = None
+    """What the renter's own primary has to do with it; None: nothing."""
 
 
 class Jobs:
     """Owns the drivers."""
 
-    def __init__(self, desk: Callable[["Jobs"], Desk], *, cabinet: Cabinet) -> None:
+    def __init__(
+        self,
+        desk: Callable[["Jobs"], Desk],
+        *,
+        cabinet: Cabinet,
+        primary: Primary | None = None,
+    ) -> None:
         self._cabinet = cabinet
+        self._primary = primary
         self._desk = desk(self)
         self._drivers: dict[str, Driver] = {}
         self._to_drive, self._driven = trio.open_memory_channel[Driver](JOBS_MAX)
@@ -81,7 +92,7 @@ class Jobs:
         own disk fails.
         """
         for file in load_all(self._cabinet):
-            self._drivers[file.id] = Driver(self._desk, file)
+            self._drivers[file.id] = HybridDriver(self._desk, file, self._primary)
         of_before = list(self._drivers.values())
         task_status.started()
         await may_begin()
@@ -102,14 +113,14 @@ class Jobs:
 
     def submit(self, submission: Submission) -> JobFile:
         """Take the job; durable on return. Raises LocalFault."""
-        file = self.draft(submission)
+        file = self._with_primary(self.draft(submission))
         self.take(file)
         return file
 
     def take(self, file: JobFile) -> Driver:
         """Drive this job from now on; durable on return. Raises LocalFault."""
         save(self._cabinet, file)
-        driver = self._drivers[file.id] = Driver(self._desk, file)
+        driver = self._drivers[file.id] = HybridDriver(self._desk, file, self._primary)
         self._to_drive.send_nowait(driver)
         return driver
 
@@ -160,7 +171,17 @@ class Jobs:
             quorum=submission.quorum or UNSET,
             give_up_ms=Millis(now + submission.patience_ms),
             moves_max=MOVES_MAX,
+            primary=UNSET if submission.primary is None else submission.primary,
         )
+
+    def _with_primary(self, file: JobFile) -> JobFile:
+        """The job where it begins. Raises LocalFault if the primary cannot take it."""
+        if file.primary is UNSET:
+            return file
+        if self._primary is None:
+            raise LocalFault("There is no primary.", 'write template = "..." under [primary]')
+        self._primary.check(values_in(file))
+        return file if file.primary.mode == "fallback" else replace(file, state="primary")
 
     def files(self) -> list[JobFile]:
         """All jobs, newest first."""
