@@ -22,6 +22,7 @@ Role = Literal["owner", "renter"]
 Tier = Literal["gold", "silver", "bronze"]
 EngineChoice = Literal["auto", "process", "docker"]
 GossipChoice = Literal["auto", "on", "off"]
+PrimaryUse = Literal["never", "first", "only", "fallback"]
 
 
 class Network(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -150,6 +151,15 @@ class Renting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """At which offers in other money are taken; without, they match nothing."""
 
 
+class Primary(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[primary]`: a place of our own that can run jobs besides the market."""
+
+    template: str = ""
+    """How it is spoken to: dstack, kubernetes, skypilot, or the path of a file; empty: none."""
+    use: PrimaryUse = "never"
+    """For jobs that do not say."""
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All that an owner can choose; the defaults are what an empty file means."""
 
@@ -162,6 +172,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gpu: Gpu = Gpu()
     workloads: Workloads = Workloads()
     renting: Renting = Renting()
+    primary: Primary = Primary()
 
 
 DEFAULTS: Final = Config()

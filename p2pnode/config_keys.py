@@ -42,6 +42,7 @@ TIERS: Final = ("gold", "silver", "bronze")
 """Those of protocol.advert, whose module would load the cryptography."""
 ENGINES: Final = ("auto", "process", "docker")
 GOSSIP: Final = ("auto", "on", "off")
+PRIMARY_USES: Final = ("never", "first", "only", "fallback")
 BOOTSTRAP_PATTERN: Final = r"\A/[!-~]{1,180}/p2p/[0-9A-Za-z]{16,70}\Z"
 """Where to find a first peer, and which peer it has to be."""
 BOOTSTRAP_MAX: Final = 64
@@ -246,6 +247,16 @@ KEYS: Final = {
         wanted=f"a number from 0 to {WITNESSES_MAX}",
         example="2",
     ),
+    "primary.template": Key(
+        read=read_text(r"\A([a-z]+|[~/][!-~]{0,254})?\Z"),
+        wanted="dstack, kubernetes, skypilot, or the absolute path of a file",
+        example='"kubernetes"',
+    ),
+    "primary.use": Key(
+        read=read_text(rf"\A({'|'.join(PRIMARY_USES)})\Z"),
+        wanted="never, first, only or fallback",
+        example='"first"',
+    ),
 }
 TABLES: Final = (
     "network",
@@ -255,6 +266,7 @@ TABLES: Final = (
     "gpu.simulated",
     "workloads",
     "renting",
+    "primary",
 )
 ARRAYS: Final = {"gpu.simulated": ("model", "vram"), "availability": ()}
 """Tables that may be repeated, with the keys that each of them must have."""

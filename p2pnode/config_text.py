@@ -60,6 +60,10 @@ witnesses = {_listed(config.renting.witnesses)}  # feeds that must cosign before
 quorum = {config.renting.quorum}  # how many of them; 0: more than half
 rates = {_listed(map(format_exchange, config.renting.rates))}  # "EUR=1.08 USD": take euros so
 
+[primary]  # a place of your own for jobs: dstack, kubernetes, skypilot, or a file as they are
+template = {_quoted(config.primary.template)}
+use = {_quoted(config.primary.use)}  # never, first, only, fallback: for jobs that do not say
+
 # GPUs that do not exist, for test networks; one such table for each model.
 {gpus or example}"""
 

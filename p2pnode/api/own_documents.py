@@ -65,6 +65,47 @@ class VersionDocument(Struct, frozen=True, kw_only=True):
     client: str
 
 
+class PrimaryTemplate(Struct, frozen=True, kw_only=True):
+    """A template for a place that runs jobs besides the market."""
+
+    name: str
+    about: str
+
+
+class PrimaryListDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode primary list`."""
+
+    schema: str = "p2pnode.primary.list/1"
+    items: tuple[PrimaryTemplate, ...]
+
+
+class PrimaryShowDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode primary show`."""
+
+    schema: str = "p2pnode.primary.show/1"
+    name: str
+    about: str
+    text: str
+
+
+class PresetDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode preset show`: an image by its digest, under a short name."""
+
+    schema: str = "p2pnode.preset.show/1"
+    name: str
+    image: str
+    cuda: str
+    """The CUDA version that the driver must run; empty: none."""
+    about: str
+
+
+class PresetListDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode preset list`."""
+
+    schema: str = "p2pnode.preset.list/1"
+    items: tuple[PresetDocument, ...]
+
+
 class DueDocument(Struct, frozen=True, kw_only=True):
     """A sum of money."""
 

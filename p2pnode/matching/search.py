@@ -56,6 +56,8 @@ class Wish:
     end_by_ms: Millis | None = None
     reliability_ppm_min: int | None = None
     rtt_ms_max: int | None = None
+    may_be_busy: bool = False
+    """Also where all is leased: a better tier takes it back from bronze."""
 
     @property
     def tiers(self) -> tuple[Tier, ...]:
@@ -256,7 +258,7 @@ def _isolation(offer: Offer, wish: Wish, _known: Known) -> str | None:
 
 
 def _gpus(offer: Offer, wish: Wish, _known: Known) -> str | None:
-    if offer.advert.free >= wish.gpus:
+    if (offer.advert.units if wish.may_be_busy else offer.advert.free) >= wish.gpus:
         return None
     return "busy" if offer.advert.units >= wish.gpus else "gpus"
 

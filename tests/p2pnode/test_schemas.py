@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from p2pnode.api.app import build_app
+from p2pnode.api.job_documents import YieldOrder
 from p2pnode.api.job_routes import job_routes
 from p2pnode.api.ledger_documents import ExportOrder, ImportOrder, PruneOrder
 from p2pnode.api.ledger_routes import ledger_routes
@@ -35,7 +36,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 def test_every_document_that_is_named_in_the_code_has_a_schema() -> None:
     texts = [path.read_text() for path in (ROOT / "p2pnode").rglob("*.py")]
-    named = {name for text in texts for name in re.findall(r'"(p2pnode\.[a-z.]+/\d+)"', text)}
+    named = {name for text in texts for name in re.findall(r'"(p2pnode\.[a-z.-]+/\d+)"', text)}
     assert named == set(DOCUMENTS)
     for name in DOCUMENTS:
         assert schema_of(name)["$id"] == name
@@ -60,6 +61,10 @@ def test_what_commands_print_without_a_node_keeps_to_its_schema(tmp_path: Path) 
         ("network", "show"),
         ("network", "invite"),
         ("doctor",),
+        ("preset", "list"),
+        ("preset", "show", "pytorch"),
+        ("primary", "list"),
+        ("primary", "show", "kubernetes"),
     ):
         document = json.loads(run(*arguments, "--json", home=tmp_path).stdout)
         assert faults(document, schema_of(document["schema"])) == []
@@ -109,6 +114,7 @@ async def test_what_a_node_tells_keeps_to_its_schemas(
         jobs.receipt(file.id),
         jobs.auction(file.id),
         jobs.leases(),
+        jobs.take_back(None, YieldOrder()),
         ledger.ledger(),
         ledger.feed(renter.ports.ledger.feed.hex(), first=0, limit=9),
         ledger.evidence(None, limit=9),
