@@ -117,6 +117,14 @@ class Gpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[gpu]`: what is offered."""
 
     simulated: tuple[SimulatedGpu, ...] = ()
+    yield_to_me: bool = True
+    """Whether a GPU that its owner uses is kept from strangers."""
+    used_above: int = 200_000
+    """Load of others than our jobs, in millionths, above which it is used."""
+    used_after: MillisSpan = MillisSpan(10_000)
+    """For how long it must be."""
+    idle_after: MillisSpan = MillisSpan(60_000)
+    """How long below half of it the use is over."""
 
 
 class Workloads(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

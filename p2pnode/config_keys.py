@@ -203,6 +203,14 @@ KEYS: Final = {
     "availability.floor": Key(
         read=read_rate, wanted="a price for one GPU and one hour", example=f'"{RATE_EXAMPLE}"'
     ),
+    "gpu.yield_to_me": Key(read=read_flag, wanted="true or false", example="true"),
+    "gpu.used_above": Key(read=read_percent("1%", "99%"), wanted="from 1% to 99%", example='"20%"'),
+    "gpu.used_after": Key(
+        read=read_span("1s", "1h"), wanted="a span from 1s to 1h", example='"10s"'
+    ),
+    "gpu.idle_after": Key(
+        read=read_span("1s", "1d"), wanted="a span from 1s to 1d", example='"60s"'
+    ),
     "gpu.simulated.model": Key(
         read=read_text(_NAME_PATTERN),
         wanted="one line of 1 to 64 ASCII characters",

@@ -49,6 +49,12 @@ witness = {str(network.witness).lower()}  # cosign leases of others when they as
 
 # When the node is open; one such table for each window. Without any it is always open.
 {hours or _window_text(Availability(hours="22:00-06:00 daily", tz="Europe/Berlin"), "# ")}
+[gpu]
+yield_to_me = {str(config.gpu.yield_to_me).lower()}  # whoever uses a GPU here goes before renters
+used_above = {_quoted(format_percent(config.gpu.used_above))}  # load of others than renters' jobs
+used_after = {_quoted(format_span(config.gpu.used_after))}
+idle_after = {_quoted(format_span(config.gpu.idle_after))}
+
 [workloads]
 engine = {_quoted(config.workloads.engine)}  # process, docker; auto: docker where its socket is
 docker_socket = {_quoted(config.workloads.docker_socket)}

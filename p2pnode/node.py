@@ -11,6 +11,7 @@ from p2pnode.checkpointing import keep_summed_up
 from p2pnode.config import Config
 from p2pnode.execution.lease_door import PROTOCOL as LEASE_PROTOCOL
 from p2pnode.execution.shop import Shop
+from p2pnode.execution.whose import is_ours
 from p2pnode.execution.workplace import Workplace
 from p2pnode.greeting import Greeting
 from p2pnode.identity import Identity
@@ -32,6 +33,7 @@ from p2pnode.network.peers import Peers
 from p2pnode.own_feed import begin_own_feed
 from p2pnode.own_terms import OwnTerms
 from p2pnode.own_time import latest_signed
+from p2pnode.own_use import OwnUse
 from p2pnode.policy import Policy
 from p2pnode.ports import Ports, advert_topics, is_light, posting_of, topic_name
 from p2pnode.rejoin import Rejoin
@@ -244,6 +246,16 @@ class Node:
             ).refusal,
             leases=self.books.leases,
         )
+        self.use = OwnUse(
+            self.provider,
+            self.config.gpu,
+            probe=ports.probe,
+            leases=self.books.leases,
+            take_back=self.workplace.preempt,
+            is_ours=is_ours,
+            cabinet=ports.cabinet,
+            clock=ports.clock,
+        )
         self.desk = Desk(
             signer=self.identity.feed,
             genesis=self.genesis,
@@ -340,6 +352,7 @@ class Node:
         self.provider.stock(shelves)
         await nursery.start(self.workplace.run)
         await nursery.start(self.terms.run)
+        await nursery.start(self.use.run)
         await nursery.start(self.provider.run)
         if self.provider.posting.ask is not None:
             self.lookout.stock(shelves)

@@ -125,6 +125,21 @@ class AskLineDocument(Struct, frozen=True, kw_only=True):
     """Where the price comes from, in words."""
 
 
+class OwnUseDocument(Struct, frozen=True, kw_only=True):
+    """What is seen of one GPU's use by others than renters' jobs."""
+
+    unit: str
+    load_ppm: int
+    since_ms: int | None
+    """When it was found to be in use; null: it is not."""
+
+
+class UseOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`auto`: as it is seen; `never`, `now`: whatever is seen."""
+
+    mode: Literal["auto", "never", "now"]
+
+
 class AskShowDocument(Struct, frozen=True, kw_only=True):
     """`p2pnode ask show`."""
 
@@ -145,6 +160,11 @@ class AskShowDocument(Struct, frozen=True, kw_only=True):
     open_until_ms: int | None
     energy_micro_per_kwh: int | None
     watts: int | None
+    use_mode: Literal["auto", "never", "now"]
+    """Whether GPUs in own use are kept from renters; see `p2pnode ask yield`."""
+    own_use: tuple[OwnUseDocument, ...]
+    kept: int
+    """Units that are kept from renters for that now."""
 
 
 class AskChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -77,13 +77,13 @@ def quote(
         (start, end),
         shelf=shelf,
         turn_of=turn_of,
-        held=held,
+        held=held | posting.in_use,
         bronze=bronze if _goes_before_bronze(rfq) else (),
         now=now,
     )
     if room is None or (room.is_breaking and room.start_ms > latest_start(rfq)):
-        free = len(free_units(shelf, turn_of, start=start, end=end, held=held))
-        return No("TAKEN", f"{free} of {len(shelf.units)} GPUs are free then")
+        free = free_units(shelf, turn_of, start=start, end=end, held=held | posting.in_use)
+        return No("TAKEN", f"{len(free)} of {len(shelf.units)} GPUs are free then")
     start, end = room.start_ms, Millis(room.start_ms + end - start)
     if why := posting.timetable.why_closed(start, end, now=now):
         return No("CLOSED", why)
