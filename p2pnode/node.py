@@ -76,6 +76,7 @@ class Node:
         self._build_books(incarnation)
         self._build_offers(incarnation)
         self._build_owner()
+        self._build_own_use()
         self._build_renter()
         self._handlers.update(
             {
@@ -246,16 +247,6 @@ class Node:
             ).refusal,
             leases=self.books.leases,
         )
-        self.use = OwnUse(
-            self.provider,
-            self.config.gpu,
-            probe=ports.probe,
-            leases=self.books.leases,
-            take_back=self.workplace.preempt,
-            is_ours=is_ours,
-            cabinet=ports.cabinet,
-            clock=ports.clock,
-        )
         self.desk = Desk(
             signer=self.identity.feed,
             genesis=self.genesis,
@@ -276,6 +267,19 @@ class Node:
             on_grant=lambda entry: self.workplace.begin(self.books.granted(entry)),
             journal=Journal(ports.cabinet, rivals=rivals_in(self.market.offers)),
             on_rfq=lambda rfq: self.market.note_request(rfq.need),
+            clock=ports.clock,
+        )
+
+    def _build_own_use(self) -> None:
+        ports = self.ports
+        self.use = OwnUse(
+            self.provider,
+            self.config.gpu,
+            probe=ports.probe,
+            leases=self.books.leases,
+            take_back=self.workplace.preempt,
+            is_ours=is_ours,
+            cabinet=ports.cabinet,
             clock=ports.clock,
         )
 

@@ -85,30 +85,10 @@ def quote(
         free = free_units(shelf, turn_of, start=start, end=end, held=held | posting.in_use)
         return No("TAKEN", f"{len(free)} of {len(shelf.units)} GPUs are free then")
     start, end = room.start_ms, Millis(room.start_ms + end - start)
-    if why := posting.timetable.why_closed(start, end, now=now):
-        return No("CLOSED", why)
-    if why := _moved(asked, least(posting, rfq.tier, start=start, end=end), told, posting.money):
-        return No("PRICE_MOVED", why)
-    return Bid(
-        rfq=question.digest,
-        renter=question.renter,
-        group=rfq.group,
-        units=room.units,
-        tier=rfq.tier,
-        start_ms=start,
-        end_ms=end,
-        micro_per_gpu_hour=asked,
-        money=posting.money,
-        period_ms=posting.period_ms,
-        notice_ms=rfq.notice_ms,
-        lapse_ms=LAPSE_MS,
-        terms=Terms(isolation=posting.isolation),
-        gpu=shelf.source,
-        head_seq=0,
-        issued_ms=now,
-        valid_until_ms=Millis(now + _life(rfq, room)),
-        exclusive=rfq.hold,
-    )
+    floor = least(posting, rfq.tier, start=start, end=end)
+    if no := _closed(posting, start, end, now) or _moved(asked, floor, told, posting.money):
+        return no
+    return _bid(question, shelf, posting, room, span=(start, end), asked=asked, now=now)
 
 
 def _policy(rfq: Rfq, posting: Posting) -> str | None:
@@ -121,13 +101,52 @@ def _policy(rfq: Rfq, posting: Posting) -> str | None:
     return None
 
 
-def _moved(asked: Micros, floor: Micros, told: Micros | None, money: str) -> str | None:
+def _closed(posting: Posting, start: Millis, end: Millis, now: Millis) -> No | None:
+    why = posting.timetable.why_closed(start, end, now=now)
+    return No("CLOSED", why) if why else None
+
+
+def _moved(asked: Micros, floor: Micros, told: Micros | None, money: str) -> No | None:
     """Why the price that was asked for is not that of this lease; None if it is."""
+    price_now = format_money(asked, money)
     if floor > asked:
-        return f"at least {format_money(floor, money)} then, and {format_money(asked, money)} now"
+        return No("PRICE_MOVED", f"at least {format_money(floor, money)} then, {price_now} now")
     if told is not None and asked > told:
-        return f"it is {format_money(asked, money)} now"
+        return No("PRICE_MOVED", f"it is {price_now} now")
     return None
+
+
+def _bid(
+    question: Question,
+    shelf: Shelf,
+    posting: Posting,
+    room: Room,
+    *,
+    span: tuple[Millis, Millis],
+    asked: Micros,
+    now: Millis,
+) -> Bid:
+    rfq = question.rfq
+    return Bid(
+        rfq=question.digest,
+        renter=question.renter,
+        group=rfq.group,
+        units=room.units,
+        tier=rfq.tier,
+        start_ms=span[0],
+        end_ms=span[1],
+        micro_per_gpu_hour=asked,
+        money=posting.money,
+        period_ms=posting.period_ms,
+        notice_ms=rfq.notice_ms,
+        lapse_ms=LAPSE_MS,
+        terms=Terms(isolation=posting.isolation),
+        gpu=shelf.source,
+        head_seq=0,
+        issued_ms=now,
+        valid_until_ms=Millis(now + _life(rfq, room)),
+        exclusive=rfq.hold,
+    )
 
 
 def _goes_before_bronze(rfq: Rfq) -> bool:
