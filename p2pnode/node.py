@@ -189,7 +189,9 @@ class Node:
             rng=ports.rng,
             clock=ports.clock,
         )
-        self.terms = OwnTerms(self.provider, config=self.config, ports=ports)
+        self.terms = OwnTerms(
+            self.provider, self.book, self.identity, config=self.config, ports=ports
+        )
         self.lookout = Lookout(
             directory=ports.directory,
             streams=ports.transport,
@@ -226,6 +228,7 @@ class Node:
                 bill=self.books.bill,
                 close=self.books.close,
                 lapse=self.books.lapse,
+                preempt=self.books.preempt,
                 is_enough=self.credit_line.is_enough,
                 release_by_consent=self.books.release_by_consent,
             ),
@@ -249,6 +252,8 @@ class Node:
                 grant=ledger.grant,
                 granted=ledger.grant_for,
                 height=self.books.height,
+                bronze=self.books.bronze,
+                take_back=self.workplace.preempt,
             ),
             holds=Holds(ports.cabinet),
             who_is=self.links.who_is,
@@ -332,7 +337,7 @@ class Node:
         shelves = shelves_of(gpus)
         self.provider.stock(shelves)
         await nursery.start(self.workplace.run)
-        nursery.start_soon(self.terms.run)
+        await nursery.start(self.terms.run)
         await nursery.start(self.provider.run)
         if self.provider.posting.ask is not None:
             self.lookout.stock(shelves)
@@ -351,9 +356,8 @@ class Node:
     def _take(self, publisher: PeerId | None, raw: bytes) -> bool:
         """A sealed advert for our book, and with it where its owner can be reached."""
         outcome, offer = self.book.take(raw, now=self.ports.clock.now(), publisher=publisher)
-        if outcome is not Outcome.NEW:
+        if outcome is not Outcome.NEW or offer is None:
             return False
-        assert offer is not None
         self.peers.learn(offer.certificate.peer_id, offer.advert.addresses)
         return True
 
@@ -370,5 +374,5 @@ class Node:
 
     def _wants_feed(self, feed: PublicKey) -> bool:
         """A light client keeps the feeds of those it deals with."""
-        ledger = self.ports.ledger
-        return any(feed in {lease.owner, lease.renter} for lease in ledger.state.leases())
+        leases = self.ports.ledger.state.leases()
+        return any(feed in {lease.owner, lease.renter} for lease in leases)

@@ -15,9 +15,10 @@ from ledger.units_chain import overlaps
 from p2pnode.accounts import Accounts, certificate_in
 from p2pnode.cabinet import Cabinet
 from p2pnode.clock import WallClock
-from p2pnode.execution.meter import is_over, last_tick
+from p2pnode.execution.meter import is_over, last_tick, last_used
 from p2pnode.gpus import Gpu
 from protocol.certificate import read_certificate
+from protocol.lease import charge
 from protocol.signing import digest
 from protocol.tick import Tick
 from protocol.units import Digest, Micros, Millis, MillisSpan, NetId, PeerId, PublicKey, Signature
@@ -70,6 +71,15 @@ class OwnBooks:
         """Ours, over or not."""
         return [lease for lease in self._ledger.state.leases() if lease.owner == self._ledger.feed]
 
+    def bronze(self) -> list[Lease]:
+        """Our open leases that can be taken back, and have not been."""
+        now = self._clock.now()
+        return [
+            lease
+            for lease in self.leases()
+            if lease.request.tier == "bronze" and lease.reason is None and lease.ended_ms > now
+        ]
+
     def granted(self, entry: Entry) -> Lease:
         """The lease of a GRANT that we have just written."""
         lease = self._ledger.lease(entry.id)
@@ -101,6 +111,23 @@ class OwnBooks:
         self._tell_renter(lease)
         self._changed()
 
+    def preempt(self, lease: Lease, not_before: Millis) -> Millis | None:
+        """Take a bronze lease's units back; from when on they are free. The RELEASE is the notice.
+
+        That is once the notice that was agreed is over, or later if not before then. None if the
+        lease ends before that anyway. Raises LocalFault.
+        """
+        assert lease.request.tier == "bronze", "no other tier is taken back"
+        now = self._clock.now()
+        agreed = self._ledger.clamped(now) + lease.request.notice_ms
+        at_ms = Millis(max(agreed, not_before))
+        if at_ms >= lease.ended_ms:
+            return None
+        self._ledger.release(lease.id, now, at_ms=at_ms, reason="preempted")
+        self._tell_renter(lease)
+        self._changed()
+        return at_ms
+
     def release_by_consent(self, lease: Lease, at_ms: Millis, consent: Signature) -> None:
         """The renter has what it wants: the units are free from then on. Raises LocalFault."""
         self._ledger.release(
@@ -126,9 +153,12 @@ class OwnBooks:
             )
 
     def metered(self, lease: Digest) -> Micros:
-        """What the last tick of a lease of ours says is owed for it."""
-        tick = last_tick(self._cabinet, self._ledger.net, lease)
-        return Micros(0) if tick is None else tick.amount_micro
+        """What a lease of ours has cost so far, also where bronze does not owe it yet."""
+        tick, found = last_tick(self._cabinet, self._ledger.net, lease), self._ledger.lease(lease)
+        if tick is None or found is None:
+            return Micros(0)
+        used = max(tick.used_ms, last_used(self._cabinet, lease))
+        return charge(MillisSpan(used), found.request.micro_per_gpu_hour)
 
     def is_over(self, lease: Digest) -> bool:
         """Whether the job of a lease of ours has ended, whether or not the units are free."""

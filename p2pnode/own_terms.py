@@ -12,14 +12,19 @@ from msgspec import UNSET, UnsetType, structs
 
 from p2pnode.cabinet import RECORD_BYTES_MAX
 from p2pnode.config import Availability, Config
+from p2pnode.identity import Identity
+from p2pnode.matching.book import Book
 from p2pnode.matching.provider import Posting, Provider
 from p2pnode.matching.timetable import EVENTS_BYTES_MAX, Timetable, Window, check_window
+from p2pnode.own_prices import OwnPrices
 from p2pnode.ports import Ports
 from protocol.codec import Instant, Wire, decode, encode
 from protocol.errors import LocalFault
 from protocol.units import Millis, MillisSpan
 
 WINDOWS_MAX: Final = 64
+PRICES_S: Final = 10
+"""Prices that move by themselves are looked at so often; how often they move is another thing."""
 
 _WINDOWS: Final = "owner/windows"
 _PAUSE: Final = "owner/pause"
@@ -46,11 +51,13 @@ class OwnTerms:
     def __init__(
         self,
         provider: Provider,
+        book: Book,
+        identity: Identity,
         *,
         config: Config,
         ports: Ports,
     ) -> None:
-        """The provider's first posting is what config.toml says without windows.
+        """The provider's first posting is what config.toml says without hours and prices.
 
         Raises LocalFault.
         """
@@ -70,20 +77,36 @@ class OwnTerms:
         raw = cabinet.get(_PAUSE)
         self._pause = None if raw is None else decode(raw, PauseRecord, size_max=RECORD_BYTES_MAX)
         self._woken = trio.Event()
-        self._provider.post(
-            replace(self.posting, timetable=Timetable(self.windows), paused=self.pause is not None)
+        timetable, paused = Timetable(self.windows), self.pause is not None
+        provider.post(replace(self.posting, timetable=timetable, paused=paused))
+        self.prices: Final = OwnPrices(
+            provider,
+            config.pricing,
+            account=identity.certificate.root,
+            market=lambda: book.open_offers(ports.clock.now()),
+            cabinet=cabinet,
+            clock=ports.clock,
         )
 
-    async def run(self) -> None:
-        """End a pause that has an end when it comes."""
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """End a pause that has an end when it comes, and move prices that move."""
+        self.prices.refresh()
+        task_status.started()
         while True:
-            pause = self.pause
-            self._provider.post(replace(self.posting, paused=pause is not None))
-            until = None if pause is None or pause.until_ms is UNSET else pause.until_ms
-            seconds = float("inf") if until is None else (until - self._clock.now()) / 1_000
-            with trio.move_on_after(max(seconds, 0)):
+            self._provider.post(replace(self.posting, paused=self.pause is not None))
+            with trio.move_on_after(self._rest_s()):
                 await self._woken.wait()
             self._woken = trio.Event()
+            if self.prices.is_moving:
+                self.prices.refresh()
+
+    def _rest_s(self) -> float:
+        """Until something may change by itself."""
+        pause = self.pause
+        rest_s = PRICES_S if self.prices.is_moving else float("inf")
+        if pause is None or pause.until_ms is UNSET:
+            return rest_s
+        return min(rest_s, max(0, pause.until_ms - self._clock.now()) / 1_000)
 
     @property
     def posting(self) -> Posting:
@@ -131,22 +154,25 @@ class OwnTerms:
         until = UNSET if span is None else Millis(now + span)
         self._pause = PauseRecord(since_ms=now, until_ms=until)
         self._cabinet.put(_PAUSE, encode(self._pause))
-        self._wake()
+        self.wake()
         return self._pause
 
     def resume(self) -> None:
         """Offer again."""
         self._cabinet.remove(_PAUSE)
         self._pause = None
-        self._wake()
+        self.wake()
 
     def _keep(self, record: WindowsRecord) -> None:
         timetable = Timetable((*self._configured, *record.windows))
         self._cabinet.put(_WINDOWS, encode(record))
         self._kept = record
         self._provider.post(replace(self.posting, timetable=timetable))
+        self.prices.refresh()
+        self.wake()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Something has changed that may move."""
         self._provider.post(replace(self.posting, paused=self.pause is not None))
         self._woken.set()
 

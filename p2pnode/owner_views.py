@@ -1,8 +1,16 @@
 """The decisions of a running node's owner, as API documents."""
 
+import re
+from collections.abc import Callable
+from typing import Literal
+
 from msgspec import UNSET
 
 from p2pnode.api.owner_documents import (
+    AskChange,
+    AskLineDocument,
+    AskSetDocument,
+    AskShowDocument,
     OpeningDocument,
     PauseDocument,
     PauseOrder,
@@ -15,10 +23,13 @@ from p2pnode.api.owner_documents import (
     WindowTestDocument,
     WindowTestOrder,
 )
-from p2pnode.clock import WallClock
+from p2pnode.matching.strategies import STRATEGY_PATTERN
 from p2pnode.matching.timetable import Timetable, Window, check_window, joined
-from p2pnode.own_terms import OwnTerms, PauseRecord
+from p2pnode.node import Node
+from p2pnode.own_prices import AskRecord, TierPrice
+from p2pnode.own_terms import PauseRecord
 from protocol.errors import LocalFault
+from protocol.limits import INT_MAX
 from protocol.units import Micros, Millis, MillisSpan
 
 TESTED_MS_MAX = MillisSpan(400 * 86_400_000)
@@ -27,9 +38,12 @@ TESTED_MS_MAX = MillisSpan(400 * 86_400_000)
 class OwnerViews:
     """What the API does with the owner's decisions."""
 
-    def __init__(self, terms: OwnTerms, clock: WallClock) -> None:
-        self._terms = terms
-        self._clock = clock
+    def __init__(self, node: Node, offered: Callable[[], tuple[str, ...]]) -> None:
+        """`offered` tells what the node offers, in words."""
+        self._terms = node.terms
+        self._clock = node.ports.clock
+        self._provider = node.provider
+        self._offered = offered
 
     def windows(self) -> WindowListDocument:
         """All windows, and whether they are open now."""
@@ -74,6 +88,73 @@ class OwnerViews:
     def export_windows(self) -> WindowExportDocument:
         """All windows as one calendar."""
         return WindowExportDocument(events=joined(self._terms.windows))
+
+    def ask(self) -> AskShowDocument:
+        """Every price and where it comes from, and when it holds."""
+        posting, now, prices = self._terms.posting, self._clock.now(), self._terms.prices
+        pause = pause_document(self._terms.pause)
+        models = {shelf.group: shelf.model for shelf in self._provider.shelves}
+        energy = prices.rule.energy
+        return AskShowDocument(
+            micro_per_gpu_hour=posting.ask,
+            money=posting.money,
+            offered=self._offered(),
+            items=tuple(
+                AskLineDocument(
+                    group=line.group.hex(),
+                    model=models[line.group],
+                    tier=line.tier,
+                    ask_micro=line.ask,
+                    floor_micro=line.floor,
+                    rivals=line.rivals,
+                    why=line.why,
+                )
+                for line in prices.lines
+                if line.group in models and line.tier in posting.tiers
+            ),
+            strategy=prices.rule.strategy,
+            by_use=prices.rule.by_use,
+            origin="config.toml" if prices.record is None else "ask set",
+            set_ms=None if prices.record is None else prices.record.set_ms,
+            paused=pause.paused,
+            paused_until_ms=pause.until_ms,
+            open_now=posting.timetable.covers(now, Millis(now + 1), now=now),
+            open_until_ms=posting.timetable.open_until(now),
+            energy_micro_per_kwh=None if energy is None else energy.micro_per_kwh,
+            watts=None if energy is None else energy.watts,
+        )
+
+    def set_ask(self, change: AskChange) -> AskSetDocument:
+        """Change prices, also for the time after a restart. Raises LocalFault."""
+        prices = (change.micro_per_gpu_hour, change.floor_micro)
+        if any(price is not None and not 0 <= price <= INT_MAX for price in prices):
+            raise LocalFault("A price cannot be negative.", "p2pnode ask set '0.35 USD/gpu-h'")
+        strategy = change.strategy
+        if strategy is not None and not re.fullmatch(STRATEGY_PATTERN, strategy):
+            raise LocalFault(
+                f"{strategy[:40]!a} is no strategy.",
+                "fixed, cost-plus, or market-p1 to market-p99",
+            )
+        ask, floor = (UNSET if price is None else Micros(price) for price in prices)
+        given = TierPrice(tier=change.tier, ask_micro=ask, floor_micro=floor)
+        by_use: Literal["yes", "no"] = "yes" if change.by_use else "no"
+        self._terms.prices.set(
+            AskRecord(
+                set_ms=self._clock.now(),
+                money=change.money or self._terms.posting.money,
+                prices=(given,) if ask is not UNSET or floor is not UNSET else (),
+                strategy=UNSET if strategy is None else strategy,
+                by_use=UNSET if change.by_use is None else by_use,
+            )
+        )
+        self._terms.wake()
+        return AskSetDocument()
+
+    def reset_ask(self) -> AskSetDocument:
+        """As config.toml says again."""
+        self._terms.prices.reset()
+        self._terms.wake()
+        return AskSetDocument()
 
     def pause(self, order: PauseOrder) -> PauseDocument:
         """Offer nothing from now on. Raises LocalFault."""

@@ -13,6 +13,7 @@ from p2pnode.job_views import input_of, submission_of, witnesses_of
 from p2pnode.jobs.baggage import FileBaggage
 from p2pnode.jobs.poolfile import PoolFile
 from p2pnode.node import Node
+from protocol.errors import LocalFault
 from protocol.units import Micros
 
 _FILES: Final = trio.CapacityLimiter(2)
@@ -28,6 +29,8 @@ class PoolViews:
     async def submit(self, order: JobOrder) -> PoolDocument:
         """Pack the input once, take the job. Raises LocalFault."""
         node = self._node
+        if order.primary not in {None, "never"}:
+            raise LocalFault("A job on several nodes runs on the market.", "--primary never")
         names = [node.jobs.new_id() for _ in range(max(1, order.nodes))]
         witnesses = witnesses_of(node, order, node.config.renting)
         archive = await input_of(self._baggage, names[0], order)

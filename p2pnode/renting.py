@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from p2pnode.bookkeeping import Bookkeeping
 from p2pnode.config import Config
 from p2pnode.identity import Identity
-from p2pnode.jobs.driver import Desk
+from p2pnode.jobs.desk import Desk
 from p2pnode.jobs.jobs import Jobs
 from p2pnode.jobs.pools import Pools
 from p2pnode.links import Links
@@ -96,6 +96,7 @@ def _jobs(  # noqa: PLR0917 - each is one part
             settle=keeping.accounts.settle,
             lease=ports.ledger.lease,
             owed=keeping.accounts.owed,
+            note_kept=links.note_kept,
             stop=links.stop_lease,
             look_around=look_around,
             call_witnesses=keeping.witnesses.call,
@@ -103,4 +104,5 @@ def _jobs(  # noqa: PLR0917 - each is one part
             lost_after_s=config.renting.lost_after / 1_000,
         ),
         cabinet=ports.cabinet,
+        primary=ports.primary,
     )

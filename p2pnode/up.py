@@ -30,7 +30,7 @@ from p2pnode.owner_views import OwnerViews
 from p2pnode.pool_views import PoolViews
 from p2pnode.ports import Ports
 from p2pnode.real_node import BARE, Disk, opened, same
-from p2pnode.status import services_of
+from p2pnode.status import offered, services_of
 from p2pnode.why_views import why_no_match
 from p2pnode.work_views import bids_of, market_of, no_work
 from protocol.errors import P2PError
@@ -114,7 +114,7 @@ async def _serve(node: Node, home: Home, on_ready: Callable[[Ready], None]) -> N
                     market=lambda since: market_of(node, since_ms=since),
                 )
             ),
-            *owner_routes(OwnerViews(node.terms, node.ports.clock)),
+            *owner_routes(OwnerViews(node, lambda: offered(node))),
         ],
     )
     async with trio.open_nursery() as nursery:

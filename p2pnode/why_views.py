@@ -30,7 +30,7 @@ async def why_no_match(node: Node, name: str) -> WhyDocument:
     waited = min(file.give_up_ms, now) - (file.give_up_ms - file.patience_ms)
     if is_matched(file):
         return _document(file, waited)
-    order = file.order()
+    order = file.order(node.ports.clock.now())
     wish = order.wish(now)
     await node.look_around(wish)
     offers, shut_out = open_to(node, file)
@@ -59,7 +59,7 @@ def is_matched(file: JobFile) -> bool:
 
 def open_to(node: Node, file: JobFile) -> tuple[list[Offer], dict[str, int]]:
     """The offers that may be asked for this job, and how many owners are not, by reason."""
-    order, shut_out = file.order(), dict[str, int]()
+    order, shut_out = file.order(node.ports.clock.now()), dict[str, int]()
     found = []
     for offer in node.market.offers():
         why = node.market.shut_out(offer, order)

@@ -72,6 +72,8 @@ class Rfq(Wire, frozen=True, kw_only=True):
     tier: Tier
     start_ms: Instant
     end_ms: Instant
+    start_by_ms: Instant | UnsetType = UNSET
+    """The lease may start so late, if units must be taken back from bronze for it first."""
     notice_ms: Span
     money: CurrencyCode
     region: Region | UnsetType = UNSET
@@ -84,6 +86,11 @@ class Rfq(Wire, frozen=True, kw_only=True):
     x: Extensions = UNSET
 
 
+def latest_start(rfq: Rfq) -> Millis:
+    """When a lease starts at the latest that must wait for its units."""
+    return Millis(rfq.start_ms if rfq.start_by_ms is UNSET else rfq.start_by_ms)
+
+
 def check_rfq(rfq: Rfq, *, owner: PublicKey, genesis: Genesis, now: Millis) -> None:
     """What can be judged of a request for quote without the owner's offers. SPEC.md 9.1.
 
@@ -93,6 +100,8 @@ def check_rfq(rfq: Rfq, *, owner: PublicKey, genesis: Genesis, now: Millis) -> N
         raise PeerFault("rfq.owner")
     if rfq.start_ms >= rfq.end_ms:
         raise PeerFault("rfq.span", "ends before it starts")
+    if latest_start(rfq) < rfq.start_ms:
+        raise PeerFault("rfq.span", "starts at the latest before it starts")
     if rfq.issued_ms >= rfq.not_after_ms:
         raise PeerFault("rfq.span", "over when it is issued")
     if rfq.issued_ms > now + genesis.bounds.skew_ms:

@@ -88,6 +88,7 @@ def quoted(
     by: Posting | None = None,
     turns: dict[bytes, Turn] | None = None,
     now: Millis = make.NOW,
+    told: Micros | None = None,
 ) -> Bid | No:
     question = Question(rfq=rfq, digest=digest("rfq", encode(rfq)), renter=make.RENTER.public)
     return quote(
@@ -96,6 +97,7 @@ def quoted(
         posting=by or posting(),
         turn_of=(turns or {}).get,
         now=now,
+        told=told,
     )
 
 

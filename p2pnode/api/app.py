@@ -3,17 +3,16 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from litestar import Litestar, Request, Response, get, post
+from litestar import Litestar, Request, Response, get
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.config import OpenAPIConfig
-from litestar.params import FromQuery, JSONBody
+from litestar.params import FromQuery
 from litestar.types import ExceptionHandlersMap
 
 from p2pnode.api.documents import (
     ArrivalListDocument,
-    AskChange,
     ListedDocument,
     OfferListDocument,
     Problem,
@@ -37,8 +36,6 @@ class Services:
     arrivals: Callable[[], ArrivalListDocument]
     listed: Callable[[int, tuple[str, ...]], Awaitable[ListedDocument]]
     """listed(class, regions). Raises Unavailable."""
-    set_ask: Callable[[AskChange], None]
-    """Raises LocalFault."""
     reputation: Show
 
 
@@ -67,14 +64,9 @@ def build_app(services: Services, others: list[HTTPRouteHandler]) -> Litestar:
             raise LocalFault(f"{gpu_class} is no class", f"one of {', '.join(map(str, CLASSES))}")
         return await services.listed(gpu_class, tuple(region))
 
-    @post("/v1/ask", status_code=200)
-    async def ask(data: JSONBody[AskChange]) -> dict[str, str]:
-        services.set_ask(data)
-        return {"applies": "now, to new leases"}
-
     return _app(
         [
-            *(healthz, status, offers, directory, arrivals, ask),
+            *(healthz, status, offers, directory, arrivals),
             *reputation_routes(services.reputation),
             *others,
         ]

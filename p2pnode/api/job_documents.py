@@ -4,6 +4,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+from p2pnode.config import PrimaryUse
+from protocol.advert import Tier
+
 
 class OutcomeDocument(Struct, frozen=True, kw_only=True):
     """How a job ended, as its owner signed it."""
@@ -21,6 +24,16 @@ class OutcomeDocument(Struct, frozen=True, kw_only=True):
     gpu: Literal["nvml", "simulated"]
 
 
+class PrimaryDocument(Struct, frozen=True, kw_only=True):
+    """A job on its renter's own primary."""
+
+    use: PrimaryUse
+    phase: str
+    why: str
+    """For which it left, or what it waits for."""
+    exit_code: int | None
+
+
 class JobDocument(Struct, frozen=True, kw_only=True):
     """One job of this renter."""
 
@@ -31,6 +44,11 @@ class JobDocument(Struct, frozen=True, kw_only=True):
     created_ms: int
     argv: tuple[str, ...]
     attempt: int
+    preemptions: int
+    """How often an owner took its units back."""
+    tier: Tier
+    saved_bytes: int | None
+    """Of the last checkpoint that is here."""
     owner: str | None
     """Peer id of the lease's owner."""
     lease: str | None
@@ -45,6 +63,8 @@ class JobDocument(Struct, frozen=True, kw_only=True):
     """A directory of files, in order of their names."""
     output_path: str
     has_receipt: bool
+    primary: PrimaryDocument | None
+    """Null where only the market is asked."""
 
 
 class JobListDocument(Struct, frozen=True, kw_only=True):
@@ -96,6 +116,31 @@ class LeaseDocument(Struct, frozen=True, kw_only=True):
     tier: str
     is_accepted: bool
     reason: str | None
+
+
+class YieldOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Take units back from bronze leases, with more notice than was agreed or none."""
+
+    grace_ms: int = 0
+    why: str = "the owner wants its GPU"
+
+
+class YieldedDocument(Struct, frozen=True, kw_only=True):
+    """A lease of ours, and when its units are free."""
+
+    lease: str
+    tier: Tier
+    units: tuple[str, ...]
+    free_ms: int
+    is_taken_back: bool
+    """Else it runs its time, because its tier is never broken or it ends before anyway."""
+
+
+class YieldDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode lease stop --yield` and `gpu reclaim`."""
+
+    schema: str = "p2pnode.lease.yield/1"
+    items: tuple[YieldedDocument, ...]
 
 
 class LeaseListDocument(Struct, frozen=True, kw_only=True):

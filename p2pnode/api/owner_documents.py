@@ -109,3 +109,58 @@ class PauseDocument(Struct, frozen=True, kw_only=True):
     since_ms: int | None
     until_ms: int | None
     """Null: until `p2pnode ask resume`."""
+
+
+class AskLineDocument(Struct, frozen=True, kw_only=True):
+    """The price of one tier of one kind of GPU now, per GPU-hour."""
+
+    group: str
+    model: str
+    tier: str
+    ask_micro: int
+    floor_micro: int
+    rivals: int
+    """Open offers of other accounts whose asks were looked at."""
+    why: str
+    """Where the price comes from, in words."""
+
+
+class AskShowDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode ask show`."""
+
+    schema: str = "p2pnode.ask.show/1"
+    micro_per_gpu_hour: int | None
+    """The silver one."""
+    money: str
+    offered: tuple[str, ...]
+    items: tuple[AskLineDocument, ...]
+    strategy: str
+    by_use: bool
+    origin: Literal["config.toml", "ask set"]
+    set_ms: int | None
+    """When `ask set` last changed something; null: it did not."""
+    paused: bool
+    paused_until_ms: int | None
+    open_now: bool
+    open_until_ms: int | None
+    energy_micro_per_kwh: int | None
+    watts: int | None
+
+
+class AskChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to change of the prices; what is null stays."""
+
+    micro_per_gpu_hour: int | None = None
+    floor_micro: int | None = None
+    money: str | None = None
+    """Of both."""
+    tier: Literal["gold", "silver", "bronze"] = "silver"
+    strategy: str | None = None
+    by_use: bool | None = None
+
+
+class AskSetDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode ask set` and `reset`."""
+
+    schema: str = "p2pnode.ask.set/1"
+    applies: str = "now, to new leases"

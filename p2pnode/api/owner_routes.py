@@ -7,6 +7,9 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import JSONBody
 
 from p2pnode.api.owner_documents import (
+    AskChange,
+    AskSetDocument,
+    AskShowDocument,
     PauseDocument,
     PauseOrder,
     WindowAddDocument,
@@ -28,6 +31,9 @@ class OwnerServices(Protocol):
     def remove_window(self, name: str) -> WindowRemoveDocument: ...
     def test_windows(self, order: WindowTestOrder) -> WindowTestDocument: ...
     def export_windows(self) -> WindowExportDocument: ...
+    def ask(self) -> AskShowDocument: ...
+    def set_ask(self, change: AskChange) -> AskSetDocument: ...
+    def reset_ask(self) -> AskSetDocument: ...
     def pause(self, order: PauseOrder) -> PauseDocument: ...
     def resume(self) -> PauseDocument: ...
 
@@ -55,6 +61,18 @@ def owner_routes(services: OwnerServices) -> list[HTTPRouteHandler]:
     async def export_windows() -> WindowExportDocument:
         return services.export_windows()
 
+    @get("/v1/ask")
+    async def ask() -> AskShowDocument:
+        return services.ask()
+
+    @post("/v1/ask", status_code=200)
+    async def set_ask(data: JSONBody[AskChange]) -> AskSetDocument:
+        return services.set_ask(data)
+
+    @post("/v1/ask/reset", status_code=200)
+    async def reset_ask() -> AskSetDocument:
+        return services.reset_ask()
+
     @post("/v1/pause", status_code=200)
     async def pause(data: JSONBody[PauseOrder]) -> PauseDocument:
         return services.pause(data)
@@ -63,4 +81,7 @@ def owner_routes(services: OwnerServices) -> list[HTTPRouteHandler]:
     async def resume() -> PauseDocument:
         return services.resume()
 
-    return [windows, add_window, remove_window, test_windows, export_windows, pause, resume]
+    return [
+        *(windows, add_window, remove_window, test_windows, export_windows),
+        *(ask, set_ask, reset_ask, pause, resume),
+    ]

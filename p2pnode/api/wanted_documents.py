@@ -6,8 +6,10 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from p2pnode.config import PrimaryUse
 from protocol.advert import Tier
 from protocol.errors import LocalFault
+from protocol.job import NoticeSignal
 
 SHOWN_MAX: Final = 16_384
 _LISTS: Final = {"model": "models", "region": "regions", "or_tier": "or_tiers", "prefer": "prefer"}
@@ -80,6 +82,17 @@ class JobOrder(Constraints, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Feeds or peers that must cosign a lease before it is accepted; empty: those configured."""
     quorum: int = 0
     """How many of them; 0: more than half."""
+    notice_ms: int | None = None
+    """Warning that the job needs to save its work; by default half a minute for bronze."""
+    notice_signal: NoticeSignal | None = None
+    """What wakes it then, if it handles it."""
+    checkpoint_ms: int | None = None
+    """How often what it saves is fetched; by default each minute for bronze, else never."""
+    after_preemptions: int | None = None
+    """So many interruptions are enough: from then on `then_tier` is asked for."""
+    then_tier: Tier = "silver"
+    primary: PrimaryUse | None = None
+    """What the node's own primary has to do with the job; null: what is configured."""
 
 
 def offer_query(given: Mapping[str, list[str]]) -> OfferQuery:

@@ -11,6 +11,7 @@ import click
 from p2pnode.cli.client import get, get_log, post
 from p2pnode.cli.exits import ENDED, EXIT_NO_MATCH, exit_code
 from p2pnode.cli.output import home_option, json_option, note, print_document, say, short
+from p2pnode.cli.preset import with_preset
 from p2pnode.cli.several import run_on_several
 from p2pnode.cli.wanted import constraints_of, money_of, wanted_options
 from p2pnode.cli.why import print_hint
@@ -37,6 +38,7 @@ POLL_S = 0.2
 @click.option("--disk", default="1GiB", show_default=True, help="Disk limit.")
 @click.option("--env", "-e", multiple=True, help="NAME=VALUE; may be repeated.")
 @click.option("--image", help="Image by digest, for nodes that run containers.")
+@click.option("--preset", help="An image, and the CUDA it needs, by a name of `preset list`.")
 @click.option(
     "--input",
     "-i",
@@ -61,6 +63,25 @@ POLL_S = 0.2
     "--witness", multiple=True, help="Feed or peer that must cosign the lease; may be repeated."
 )
 @click.option("--quorum", default=0, help="How many of the witnesses; by default over half.")
+@click.option(
+    "--notice", help="Warning that a bronze job needs to save its work (default for bronze: 30s)."
+)
+@click.option(
+    "--notice-signal",
+    type=click.Choice(["USR1", "USR2", "HUP", "INT", "TERM"]),
+    help="What wakes it then, if it handles it; $P2PNODE_NOTICE appears in any case.",
+)
+@click.option(
+    "--checkpoint",
+    help="How often what it saves in $P2PNODE_CHECKPOINT is fetched (default for bronze: 1m).",
+)
+@click.option("--after-preemptions", type=int, help="So many interruptions are enough.")
+@click.option("--then", default="silver", show_default=True, help="The tier after them.")
+@click.option(
+    "--primary",
+    type=click.Choice(["never", "first", "only", "fallback"]),
+    help="Your own cluster: before the market, instead of it, or where nobody there fits.",
+)
 @click.option("--detach", is_flag=True, help="Print the job's id and leave it to the node.")
 @home_option
 @json_option
@@ -75,7 +96,7 @@ def run(
     """
     node = find_home(home).socket
     money = get(node, "/v1/status")["network"]["money"]
-    order = order_of(money, wanted)
+    order = order_of(money, with_preset(home, wanted))
     if order["nodes"] > 1:
         run_on_several(node, order, output=output, is_detached=detach, as_json=as_json)
     job = post(node, "/v1/jobs", order)
@@ -115,6 +136,12 @@ def order_of(money: str, wanted: dict[str, Any]) -> dict[str, Any]:
         "patience_ms": parse_span(wanted["patience"]),
         "witnesses": list(wanted["witness"]),
         "quorum": wanted["quorum"],
+        "notice_ms": parse_span(wanted["notice"]) if wanted["notice"] else None,
+        "notice_signal": wanted["notice_signal"],
+        "checkpoint_ms": parse_span(wanted["checkpoint"]) if wanted["checkpoint"] else None,
+        "after_preemptions": wanted["after_preemptions"],
+        "then_tier": wanted["then"],
+        "primary": wanted["primary"],
     }
 
 
@@ -167,6 +194,9 @@ def print_log(node: Path, job: str, offset: int, out: IO[bytes]) -> int:
 
 
 def _state_line(job: dict[str, Any]) -> str:
+    if job["state"] == "primary":
+        at = job["primary"]
+        return f"{at['phase']} on the primary{': ' + at['why'] if at['why'] else ''}"
     if job["state"] == "matching":
         return f"looking for an offer{': ' + job['why'] if job['why'] else ''}"
     if job["state"] in {"staging", "running"} and job["micro_per_gpu_hour"] is not None:
@@ -179,6 +209,8 @@ def _state_line(job: dict[str, Any]) -> str:
 def summary(job: dict[str, Any], output: Path | None) -> str:
     """The last line: how it ended, how long it took, what it cost, what is simulated."""
     outcome = job["outcome"]
+    if job["primary"] and job["primary"]["exit_code"] is not None:
+        return f"{job['id']} {job['state']}: exit {job['primary']['exit_code']} on the primary"
     if outcome is None:
         return f"{job['id']} failed: {job['why']}"
     how = f"exit {outcome['exit_code']}" if outcome["cause"] == "exit" else outcome["cause"]

@@ -39,6 +39,7 @@ def rfq_for(
         tier=tier_of(offer, order.wish()) or order.tier,
         start_ms=Millis(now + START_MS),
         end_ms=Millis(now + START_MS + order.span_ms),
+        start_by_ms=UNSET if order.late_ms is None else Millis(now + START_MS + order.late_ms),
         notice_ms=order.notice_ms,
         money=offer.advert.money,
         region=UNSET if region is None else region,

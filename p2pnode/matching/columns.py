@@ -1,9 +1,10 @@
 """Adverts in columns: finds the best of many in the time in which a machine can look at them.
 
-Rows of one GPU class and tier lie in order of their asks, in NumPy arrays. A search sieves pieces
-of them by packed words, bounds each survivor's score from below in floats, and asks the exact rule
-of `protocol.scoring` only about the few that can be among the best. No score is below its price,
-so the search ends where prices begin to exceed the scores that it has.
+Rows of one GPU class and tier lie in order of their asks, each as often as the owner is likely to
+fail, in NumPy arrays. A search sieves pieces of them by packed words, bounds each survivor's score
+from below in floats, and asks the exact rule of `protocol.scoring` only about the few that can be
+among the best. No score is below price and failure, so the search ends where these begin to exceed
+the scores that it has.
 """
 
 import math
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from p2pnode.matching.book import Offer
 from p2pnode.matching.judging import HAZARD_PPM_PER_HOUR, advertised, judged
 from p2pnode.matching.packed import ANY_OF, GUARDS, properties_wanted, quantities_wanted
-from p2pnode.matching.rows import ASK, EXTRA, KBIT, RTT, WORSE, Floats, Opinion, Piece, Row, Rows
+from p2pnode.matching.rows import ASK, COST, EXTRA, KBIT, RTT, Floats, Opinion, Piece, Row, Rows
 from p2pnode.matching.search import Wish, misfit
 from protocol.advert import Tier, is_expired
 from protocol.gpu_class import GpuClass
@@ -105,11 +106,12 @@ class Columns:
         self._merge()
         bound = _Bound(query, self._seen)
         picks = _Picks(query)
+        vram_min = query.wish.vram_min or 0
         pieces = [
             piece
             for (_, tier), rows in self._rows.items()
-            if tier == query.wish.tier
-            for piece in rows.pieces(bound.micro_per_ask)
+            if tier == query.wish.tier and rows.vram_most >= vram_min
+            for piece in rows.pieces(bound.gpu_hours)
         ]
         heapify(pieces)
         pool: list[tuple[float, int, _Hits]] = []
@@ -123,7 +125,7 @@ class Columns:
                 hits = bound.hits(piece, picks.cutoff)
                 if hits is not None:
                     heappush(pool, (hits.low, next(numbers), hits))
-                if (rest := piece.rest(bound.micro_per_ask)) is not None:
+                if (rest := piece.rest(bound.gpu_hours)) is not None:
                     heappush(pieces, rest)
                 continue
             first, number, hits = pool[0]
@@ -234,18 +236,16 @@ class _Bound:
         if wish.tier == "bronze":
             hours = query.span_ms / MS_PER_HOUR * (weights.redo_ms / MS_PER_HOUR)
             self._redone = HAZARD_PPM_PER_HOUR / PPM * hours * wish.gpus
-        self.micro_per_ask = self._gpu_hours * SLACK
-        """Of the score, at least, for each micro-unit of the ask."""
+        self.gpu_hours = self._gpu_hours * SLACK
+        """By this what a row costs an hour is what it costs in all, at least."""
 
     def hits(self, piece: Piece, cutoff: float) -> "_Hits | None":
         """The rows of a piece that may fit and score no more than `cutoff`; None if none may."""
         rows, part = piece.rows, slice(piece.start, piece.end)
         kept = (rows.quantities[part] - self._wanted) & _GUARDS == _GUARDS
-        if piece.start < rows.sorted and rows.facts[ASK, piece.end - 1] <= self._ask_max:
-            pass
-        elif self._ask_max < math.inf:
+        if self._ask_max < math.inf:
             kept &= rows.facts[ASK, part] <= self._ask_max
-        at = np.flatnonzero(kept) + piece.start
+        at = kept.nonzero()[0] + piece.start
         for mask in self._masks:
             at = at[(rows.properties[at] & mask) != 0]
         low = self._low(rows, at)
@@ -257,16 +257,13 @@ class _Bound:
     def _low(self, rows: Rows, at: NDArray[np.intp]) -> Floats:
         """Scores of these rows, from below."""
         facts = rows.facts
-        ask = facts[ASK, at]
-        if rows.has_extra and self._extra < len(facts):
-            ask *= facts[self._extra, at]
-        low: Floats = self._gpu_hours * facts[WORSE, at]
+        low: Floats = facts[COST, at] * self._gpu_hours
         if self._bits:
-            stage_ms = self._bits / facts[KBIT, at]
-            low += self._gpu_hours_per_ms * stage_ms * facts[WORSE, at]
+            low += facts[COST, at] * (self._gpu_hours_per_ms * self._bits) / facts[KBIT, at]
         if self._redone:
-            low += self._redone
-        low *= ask
+            low += facts[ASK, at] * self._redone
+        if rows.has_extra and self._extra < len(facts):
+            low *= facts[self._extra, at]
         if self._bits and self._delay_per_ms:
             low += self._delay_per_ms * (self._bits / facts[KBIT, at])
         if self._per_rtt:
@@ -320,8 +317,10 @@ class _Picks:
     def add(self, offer: Offer, score: Micros) -> None:
         """Take an offer into account."""
         insort(self._found, Ranked(score, offer.head[0], offer))
-        best = self.best()
         query = self._query
+        if len(self._found) < query.least:
+            return
+        best = self.best()
         if len(best) >= query.most:
             self.cutoff = best[-1].score
         elif len(best) >= query.least:

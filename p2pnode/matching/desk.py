@@ -11,12 +11,14 @@ import msgspec
 import trio
 
 from ledger.entry import Entry
+from ledger.fold import Lease
 from p2pnode.clock import WallClock
 from p2pnode.matching.free_units import TurnOf
 from p2pnode.matching.holds import Holds
 from p2pnode.matching.journal import Journal
 from p2pnode.matching.provider import Provider
 from p2pnode.matching.quoting import No, Question, quote
+from p2pnode.matching.room import to_break
 from p2pnode.matching.work import Pulse
 from p2pnode.network.exchange import Handler
 from protocol.answers import check_takes
@@ -54,6 +56,10 @@ class Books:
     """granted(renter, nonce): the GRANT that answered this request before."""
     height: Callable[[], int]
     """Sequence number of our head."""
+    bronze: Callable[[], list[Lease]] = list
+    """Our open leases that better tiers go before."""
+    take_back: Callable[[Lease, Millis], Millis | None] = lambda _lease, _at: None
+    """take_back(bronze lease, at): end it then. Raises LocalFault."""
 
 
 AdmitJob = Callable[[LeaseRequest, bytes | None, PublicKey], None]
@@ -151,8 +157,10 @@ class Desk:
             shelf=shelf,
             posting=self._provider.posting,
             turn_of=self._books.turn_of,
+            bronze=self._books.bronze(),
             now=now,
             held=self._holds.units(now),
+            told=self._provider.told(rfq),
         )
         if isinstance(answer, No):
             return self._no_quote(sealed, answer, now)
@@ -226,6 +234,7 @@ class Desk:
         except Unavailable as refusal:
             return encode(self._no_lease(sealed, No("POLICY", str(refusal)), now))
         try:
+            self._make_room(sealed.body, now)
             entry = self._books.grant(take.request, now)
         except Unavailable as taken:
             return encode(self._no_lease(sealed, No("TAKEN", str(taken)), now))
@@ -243,17 +252,29 @@ class Desk:
             self.journal.taken(bid.digest, now, is_granted=False)
         return self._no(sealed, no)
 
+    def _make_room(self, request: LeaseRequest, now: Millis) -> None:
+        """Give notice to the bronze leases in the way. Raises Unavailable if it would not help."""
+        broken = to_break(
+            request, turn_of=self._books.turn_of, bronze=self._books.bronze(), now=now
+        )
+        for lease in broken:
+            self._books.take_back(lease, Millis(request.start_ms))
+
     def _check_speaker(self, peer: PeerId, signer: PublicKey) -> None:
         if self._who_is(peer).feed != signer:
             raise PeerFault("seal.speaker", "signed by another peer than the one that asks")
 
     def _no(self, sealed: Sealed[Rfq] | Sealed[LeaseRequest], no: No) -> Reply:
         self.refused[no.reason] = self.refused.get(no.reason, 0) + 1
+        newest = None
+        if no.reason == "PRICE_MOVED" and isinstance(sealed.body, Rfq):
+            newest = self._provider.newest(sealed.body.group)
         refusal = Refusal(
             of=sealed.digest,
             renter=sealed.signer,
             reason=no.reason,
             detail=no.detail[:200] if no.detail else msgspec.UNSET,
+            advert=msgspec.UNSET if newest is None else newest,
             issued_ms=self._clock.now(),
         )
         return Reply(no=pack(refusal, signer=self._signer, net=self._net))

@@ -65,6 +65,8 @@ class Order:
     """What the owner must load before the job can run."""
     weights: Weights = UNWEIGHED
     """What delay, latency and interruptions are worth to the renter."""
+    late_ms: MillisSpan | None = None
+    """By how much later it may start, if bronze must give its units back for it; None: not so."""
 
     def wish(self, now: Millis | None = None) -> Wish:
         """The order as a filter of adverts; with `now`, for a lease from then on."""
@@ -82,4 +84,5 @@ class Order:
                 None if choice.reliability_ppm_min is UNSET else choice.reliability_ppm_min
             ),
             rtt_ms_max=None if choice.rtt_ms_max is UNSET else choice.rtt_ms_max,
+            may_be_busy=self.late_ms is not None,
         )

@@ -36,7 +36,12 @@ class AnyOf:
 
 
 AT_LEAST: Final = (
-    AtLeast(bits=7, has=lambda advert: advert.free, wants=lambda wish: wish.gpus),
+    AtLeast(
+        bits=7,
+        has=lambda advert: advert.free,
+        wants=lambda wish: 0 if wish.may_be_busy else wish.gpus,
+    ),
+    AtLeast(bits=7, has=lambda advert: advert.units, wants=lambda wish: wish.gpus),
     AtLeast(
         bits=16,
         has=lambda advert: advert.vram_mib >> 6,

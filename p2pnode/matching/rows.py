@@ -1,4 +1,4 @@
-"""Adverts of one class and tier in NumPy columns, in order of their asks."""
+"""Adverts of one class and tier in NumPy columns, in order of what they cost at least."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,14 +17,16 @@ from protocol.scoring import PPM
 ASK: Final = 0
 WORSE: Final = 1
 """2 less the reliability: how often the time is paid, in the mean."""
-KBIT: Final = 2
-RTT: Final = 3
-EXTRA: Final = 4
+COST: Final = 2
+"""The ask so many times, by which the rows are in order."""
+KBIT: Final = 3
+RTT: Final = 4
+EXTRA: Final = 5
 """By what the ask is multiplied for a job of one GPU; the next columns are for more of them."""
 FACTS: Final = EXTRA + LEASE_UNITS_MAX
 TAIL_MAX: Final = 64
 """Rows that wait behind the others until they are put in their places."""
-PIECE: Final = 512
+PIECE: Final = 256
 PIECE_MAX: Final = 8_192
 """Rows that are looked at in one go: few at first, because the best are near the front."""
 
@@ -57,17 +59,17 @@ class Piece:
     end: int
     rows: "Rows" = field(compare=False)
 
-    def rest(self, micro_per_ask: float) -> "Piece | None":
+    def rest(self, gpu_hours: float) -> "Piece | None":
         """The piece behind this one, twice as long."""
         rows = self.rows
         if self.end >= rows.sorted:
             return None
         end = min(rows.sorted, self.end + min(PIECE_MAX, 2 * (self.end - self.start)))
-        return Piece(rows.facts[ASK, self.end] * micro_per_ask, self.end, end, rows)
+        return Piece(float(rows.facts[COST, self.end]) * gpu_hours, self.end, end, rows)
 
 
 class Rows:
-    """The first `sorted` rows are in order of their asks; the others are not yet."""
+    """The first `sorted` rows are in order of their cost; the others are not yet."""
 
     def __init__(self, tier: Tier) -> None:
         self._tier = tier
@@ -75,6 +77,8 @@ class Rows:
         self.rows: list[Row | None] = []
         self.sorted = 0
         self.has_extra = False
+        self.vram_most = 0
+        """Of any row that has been here."""
         self.quantities: Words = np.zeros(TAIL_MAX, np.uint64)
         self.properties: Words = np.zeros(TAIL_MAX, np.uint64)
         self.facts: Floats = np.zeros((FACTS, TAIL_MAX))
@@ -83,19 +87,20 @@ class Rows:
         return len(self._where)
 
     def put(self, offer: Offer, opinion: Opinion) -> None:
-        """Take or replace the row of this offer; in its place if the ask is the same."""
-        key = offer.head[0]
-        ask = float(ask_for(offer.advert, self._tier) or 0)
+        """Take or replace the row of this offer; in its place if its cost is the same."""
+        key, advert = offer.head[0], offer.advert
+        ask = float(ask_for(advert, self._tier) or 0)
+        worse = 2 - opinion.reliability_ppm / PPM
         at = self._where.get(key)
-        if at is None or self.facts[ASK, at] != ask:
+        if at is None or self.facts[COST, at] != ask * worse:
             self.drop(key)
             at = self._append(key)
-        advert = offer.advert
+        self.vram_most = max(self.vram_most, advert.vram_mib)
         self.rows[at] = Row(offer, opinion)
         self.quantities[at] = quantities_of(advert)
         self.properties[at] = properties_of(advert)
         self.facts[:EXTRA, at] = (
-            ask, 2 - opinion.reliability_ppm / PPM, down_kbit_s(advert), opinion.rtt_ms,
+            ask, worse, ask * worse, down_kbit_s(advert), opinion.rtt_ms,
         )  # fmt: skip
         self.facts[EXTRA:, at] = self._extra(advert)
 
@@ -111,14 +116,14 @@ class Rows:
         if len(self.rows) - self.sorted >= TAIL_MAX:
             self._sort(room=len(self._where) + TAIL_MAX)
 
-    def pieces(self, micro_per_ask: float) -> Iterator[Piece]:
+    def pieces(self, gpu_hours: float) -> Iterator[Piece]:
         """Where to begin to look."""
         if self.sorted:
             end = min(PIECE, self.sorted)
-            yield Piece(self.facts[ASK, 0] * micro_per_ask, 0, end, self)
+            yield Piece(float(self.facts[COST, 0]) * gpu_hours, 0, end, self)
         if (end := len(self.rows)) > self.sorted:
-            least = self.facts[ASK, self.sorted : end].min()
-            yield Piece(least * micro_per_ask, self.sorted, end, self)
+            least = float(self.facts[COST, self.sorted : end].min())
+            yield Piece(least * gpu_hours, self.sorted, end, self)
 
     def _append(self, key: bytes) -> int:
         if len(self.rows) == len(self.quantities):
@@ -131,7 +136,7 @@ class Rows:
     def _sort(self, *, room: int) -> None:
         held = len(self.rows)
         live = np.flatnonzero(self.quantities[:held])
-        live = live[np.argsort(self.facts[ASK, live], kind="stable")]
+        live = live[np.argsort(self.facts[COST, live], kind="stable")]
         self.sorted = len(live)
         self.quantities = _moved(self.quantities, live, room)
         self.properties = _moved(self.properties, live, room)

@@ -56,6 +56,8 @@ class Wish:
     end_by_ms: Millis | None = None
     reliability_ppm_min: int | None = None
     rtt_ms_max: int | None = None
+    may_be_busy: bool = False
+    """Also where all is leased: a better tier takes it back from bronze."""
 
     @property
     def tiers(self) -> tuple[Tier, ...]:
@@ -112,7 +114,7 @@ def search(offers: Iterable[Offer], wish: Wish, known_of: KnownOf = nothing_know
             found.fits.append(offer)
         else:
             found.misfits[why] = found.misfits.get(why, 0) + 1
-    found.fits.sort(key=lambda offer: (_ask_of(offer, wish) or 0, offer.head[0]))
+    found.fits.sort(key=lambda offer: (ask_of(offer, wish) or 0, offer.head[0]))
     return found
 
 
@@ -231,7 +233,7 @@ def converted(micros: Micros, money: str, wish: Wish) -> Micros | None:
     return None if rate is None else Micros(-(-micros * rate // RATE_SCALE))
 
 
-def _ask_of(offer: Offer, wish: Wish) -> Micros | None:
+def ask_of(offer: Offer, wish: Wish) -> Micros | None:
     """The ask of the tier that would be taken, in the wish's money; None where there is none."""
     tier = tier_of(offer, wish)
     ask = None if tier is None else ask_for(offer.advert, tier)
@@ -256,7 +258,7 @@ def _isolation(offer: Offer, wish: Wish, _known: Known) -> str | None:
 
 
 def _gpus(offer: Offer, wish: Wish, _known: Known) -> str | None:
-    if offer.advert.free >= wish.gpus:
+    if (offer.advert.units if wish.may_be_busy else offer.advert.free) >= wish.gpus:
         return None
     return "busy" if offer.advert.units >= wish.gpus else "gpus"
 
@@ -272,13 +274,13 @@ def _money(offer: Offer, wish: Wish, _known: Known) -> str | None:
 
 def _price(offer: Offer, wish: Wish, _known: Known) -> str | None:
     assert wish.ask_max is not None
-    ask = _ask_of(offer, wish)
+    ask = ask_of(offer, wish)
     return "price" if ask is not None and ask > wish.ask_max else None
 
 
 def _total(offer: Offer, wish: Wish, _known: Known) -> str | None:
     assert wish.total_max is not None
-    ask = _ask_of(offer, wish)
+    ask = ask_of(offer, wish)
     if ask is None or wish.during is None:
         return None
     start, end = wish.during

@@ -25,7 +25,7 @@ PER_STALE_REQUEST: Final = 16
 PER_ACCOUNT_MAX: Final = 2
 """So that one account with many peers cannot fill a shortlist."""
 BAND_PPM: Final = 20_000
-BAND_PPM_MAX: Final = 100_000
+BAND_PPM_MAX: Final = 200_000
 """How much dearer than the best an owner may be and still be asked: more where news is old."""
 WINDOW_MS: Final = MillisSpan(60_000)
 REQUESTS_KEPT_MAX: Final = 1_024

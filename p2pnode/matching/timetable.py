@@ -6,7 +6,7 @@ window. A time that a change leaves out counts by the offset before it; one that
 the first of the two.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Any, Final, Literal
 from zoneinfo import ZoneInfo
@@ -322,19 +322,32 @@ class Timetable:
             texts.append("opens no more within five weeks")
         return "; ".join(texts)
 
-    def floor(self, start: Millis, end: Millis, *, other: Micros) -> Micros:
+    def floor(
+        self,
+        start: Millis,
+        end: Millis,
+        *,
+        other: Micros,
+        scale: Callable[[Micros], Micros] = lambda micros: micros,
+    ) -> Micros:
         """The least price of a lease from `start` to `end`: the highest that holds in it.
 
-        Where no open window has a floor of its own, `other` holds.
+        Where no open window has a floor of its own, `other` holds. `scale` gives what a window's
+        floor means in a tier.
         """
         priced: list[tuple[Micros, list[Span]]] = []
         for rule in self._rules:
             own = rule.window.floor_micro
             if rule.window.kind == "open" and own is not UNSET:
-                priced.append((own, rule.spans(start, end)))
+                priced.append((scale(own), rule.spans(start, end)))
         floors = [own for own, spans in priced if spans]
         rest = without([(start, end)], merged(span for _, spans in priced for span in spans))
         return max([*floors, other] if rest or not floors else floors)
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether a window has a floor of its own."""
+        return any(window.floor_micro is not UNSET for window in self.windows)
 
 
 ALWAYS: Final = Timetable()

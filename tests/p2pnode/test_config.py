@@ -25,12 +25,12 @@ from p2pnode.config import (
     SimulatedGpu,
     Tier,
     Workloads,
-    default_config_text,
     home_variable,
     load_config,
     read_config,
 )
 from p2pnode.config_keys import KEYS
+from p2pnode.config_text import default_config_text
 from p2pnode.quantities import Money
 from protocol.errors import LocalFault
 from protocol.units import Mebibytes, Micros, MillisSpan
@@ -61,7 +61,6 @@ tiers = ["bronze", "gold"]
 hours = "22:00-06:00 daily"
 tz = "Europe/Berlin"
 except = ["2026-12-24"]
-floor = "0.30 USD/gpu-h"
 [[availability]]
 file = "/home/me/rig.ics"
 closed = true
@@ -119,7 +118,6 @@ def test_values_come_out_as_integers() -> None:
                 hours="22:00-06:00 daily",
                 tz="Europe/Berlin",
                 excepted=("2026-12-24",),
-                floor=Money(Micros(300_000), "USD"),
             ),
             Availability(file="/home/me/rig.ics", closed=True),
         ),
@@ -249,7 +247,8 @@ def test_a_syntax_error_keeps_its_line(text: str, line: int) -> None:
 def test_the_example_of_each_key_is_right(key: str) -> None:
     table, _, leaf = key.rpartition(".")
     if table != "availability":
-        read(f"{key} = {KEYS[key].example}")
+        ask = f"pricing.ask = {KEYS['pricing.ask'].example}\n" if leaf == "strategy" else ""
+        read(f"{ask}{key} = {KEYS[key].example}")
         return
     hours = "" if leaf in {"hours", "file"} else 'hours = "daily"\n'
     [window] = read(f"[[availability]]\n{hours}{leaf} = {KEYS[key].example}").availability

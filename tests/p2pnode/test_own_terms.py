@@ -14,6 +14,7 @@ from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.node import Node
 from p2pnode.owner_views import OwnerViews
 from p2pnode.quantities import Money
+from p2pnode.status import offered
 from protocol.errors import LocalFault
 from protocol.units import Micros, MillisSpan
 from tests.make_job import make_submission
@@ -32,7 +33,7 @@ def party(tmp_path: Path, nursery: trio.Nursery) -> Party:
 
 
 def views(node: Node) -> OwnerViews:
-    return OwnerViews(node.terms, node.ports.clock)
+    return OwnerViews(node, lambda: offered(node))
 
 
 async def runs(renter: Started) -> JobFile:

@@ -9,7 +9,8 @@ from msgspec import UNSET
 
 from ledger.units_chain import Turn
 from p2pnode.matching.provider import Posting, stated_host
-from p2pnode.matching.quoting import BID_LIFE_MS, LEAD_MS, No, Question, quote
+from p2pnode.matching.quoting import BID_LIFE_MS, No, Question, quote
+from p2pnode.matching.room import LEAD_MS
 from p2pnode.matching.shape import shortfall
 from protocol.answers import ISOLATIONS, check_answer
 from protocol.auction import Bid, Need, Rfq

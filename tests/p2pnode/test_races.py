@@ -118,11 +118,11 @@ class Race:
                 height=lambda: 1,
             ),
             holds=Holds(self.cabinet),
+            journal=Journal(self.cabinet),
             who_is=WHO.__getitem__,
             bars=lambda _renter: None,
             admit_job=lambda *_: self.maybe_die("before the GRANT"),
             on_grant=lambda _entry: self.maybe_die("before the answer"),
-            journal=Journal(MemoryCabinet()),
             on_rfq=lambda _rfq: None,
             clock=self.clock,
         )

@@ -8,7 +8,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from p2pnode.matching.provider import Posting
-from p2pnode.matching.quoting import LEAD_MS, No
+from p2pnode.matching.quoting import No
+from p2pnode.matching.room import LEAD_MS
 from p2pnode.matching.timetable import Timetable
 from protocol.auction import Bid
 from protocol.units import Millis
