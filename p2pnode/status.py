@@ -38,6 +38,7 @@ def services_of(node: Node, *, up_since: Millis) -> Services:
     async def search_offers(query: OfferQuery) -> OfferListDocument:
         wish = wish_in(query, node.config.renting, node.ports.clock.now())
         await node.look_around(wish)
+        await node.renter.measure(wish)
         document = offers_of(node, wish, limit=query.limit)
         if document.items or document.left_out:
             return document

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 import trio
 
+from p2pnode.gpus import SimulatedGpus
 from p2pnode.matching.free_units import free_units
+from p2pnode.matching.order import Choice
 from p2pnode.matching.renter import NoMatch
 from p2pnode.matching.search import Wish, search
 from p2pnode.network.memory_transport import MemoryHub
@@ -14,9 +16,10 @@ from p2pnode.why_views import why_no_match
 from p2pnode.work_views import bids_of, market_of, no_work
 from protocol.auction import Need
 from protocol.lease import LeaseRequest
+from protocol.scoring import check_auction
 from protocol.units import Mebibytes, Micros, Millis, MillisSpan
 from tests import make
-from tests.make_desk import Clock, Owner, order, renter, shelf
+from tests.make_desk import Clock, Owner, order, posting, renter, shelf
 from tests.make_job import make_limits, make_submission
 from tests.make_node import Party, Started, ended, stop
 from tests.p2pnode.test_search import make_offer
@@ -112,7 +115,8 @@ async def test_b20_the_reason_is_the_funnel_and_it_is_gone_once_there_is_a_match
     }
     assert told.missed == {"price": 1}
     assert [(change.options, change.matches) for change in told.changes] == [
-        (("--max-price '0.500001 TEST/gpu-h'",), 1)
+        (("--max-price '0.500001 TEST/gpu-h'",), 1),
+        (("--tier silver,bronze",), 1),  # bronze is asked half of it
     ]
     assert f"{told.waited_ms // 1_000}" in {"3", "4"}
     await party.add(ask=400_000)
@@ -196,8 +200,6 @@ async def test_c6_adverts_of_an_earlier_run_are_gone_at_the_first_of_the_next(
 async def test_c10_a_node_with_one_gpu_leased_offers_the_others_at_once(
     tmp_path: Path, nursery: trio.Nursery, autojump_clock: trio.abc.Clock
 ) -> None:
-    from p2pnode.gpus import SimulatedGpus
-
     party = Party(tmp_path, nursery, MemoryHub())
     gpus = SimulatedGpus(model="RTX 4090", vram=Mebibytes(24_564), count=4)
     owner = await party.start(party.build(ask=300_000, gpu=gpus))
@@ -233,8 +235,6 @@ async def test_the_market_is_shown_by_class_with_depth_and_what_was_paid(
 async def test_any_of_several_tiers_is_taken_at_the_cheapest_and_bids_say_which(
     autojump_clock: trio.abc.Clock,
 ) -> None:
-    from p2pnode.matching.order import Choice
-    from protocol.scoring import check_auction
 
     owner = Owner(number=10, clock=Clock())
     asked = renter([owner], Clock())
@@ -247,10 +247,6 @@ async def test_any_of_several_tiers_is_taken_at_the_cheapest_and_bids_say_which(
 async def test_an_owner_in_other_money_is_asked_in_its_own_at_a_pinned_rate(
     autojump_clock: trio.abc.Clock,
 ) -> None:
-    from p2pnode.matching.order import Choice
-    from protocol.scoring import check_auction
-    from tests.make_desk import posting
-
     owner = Owner(number=10, clock=Clock(), by=posting(money="TEST"))
     asked = renter([owner], Clock())
     in_dollars = order(money="USD")
@@ -264,6 +260,36 @@ async def test_an_owner_in_other_money_is_asked_in_its_own_at_a_pinned_rate(
     assert (won.bid.money, won.bid.micro_per_gpu_hour) == ("TEST", 390_000)
     assert check_auction(won.record, make.NET) == won.record.chosen[-1]
     assert won.record.weights.rates == (("TEST", 500_000),)
+
+
+async def test_a_renter_that_wants_nobody_far_measures_those_that_fit(
+    tmp_path: Path, nursery: trio.Nursery, autojump_clock: trio.abc.Clock
+) -> None:
+    party = Party(tmp_path, nursery, MemoryHub())
+    await party.add(ask=300_000)
+    client = await party.add(ask=None)
+    await trio.sleep(5)
+    near = make_submission(client.node, choice=Choice(rtt_ms_max=1_000))
+    assert (await ended(client, client.node.jobs.submit(near).id)).state == "done"
+    (offer,) = client.node.market.offers()
+    known = client.node.market.known_of(offer).rtt_ms
+    assert known is not None
+    assert known <= 1_000
+
+
+async def test_preferences_rank_and_rule_nothing_out(autojump_clock: trio.abc.Clock) -> None:
+    cheap, dear = (
+        Owner(number=number, clock=Clock(), by=posting(ask=Micros(ask)))
+        for number, ask in ((10, 390_000), (11, 392_000))
+    )
+    preferred = renter([cheap, dear], Clock())
+    # Both are in DE: a preference that neither meets decides nothing, and one is taken.
+    anywhere = order(choice=Choice(prefer=("region=US",)))
+    won = await preferred.rent(anywhere, seal_job=lambda _offer: None, remember=_forget)
+    assert {heard.judged.unmet_ppm for heard in won.record.bids} == {50_000}
+    met = order(choice=Choice(prefer=("region=EU:20%", "model=H100:3%")))
+    won = await preferred.rent(met, seal_job=lambda _offer: None, remember=_forget)
+    assert {heard.judged.unmet_ppm for heard in won.record.bids} == {30_000}
 
 
 async def _forget(_taking: object) -> None:
