@@ -70,71 +70,20 @@ def quote(
         return No("POLICY", f"tier {rfq.tier} is not offered")
     if why := shortfall(rfq.need, shelf, posting):
         return No("SHAPE", why)
-    start = Millis(max(rfq.start_ms, now + LEAD_MS))
-    end = Millis(start + (rfq.end_ms - rfq.start_ms))
-    room = room_for(
-        rfq.need.gpus,
-        (start, end),
-        shelf=shelf,
-        turn_of=turn_of,
-        held=held | posting.in_use,
-        bronze=bronze if _goes_before_bronze(rfq) else (),
-        now=now,
-    )
-    if room is None or (room.is_breaking and room.start_ms > latest_start(rfq)):
-        free = free_units(shelf, turn_of, start=start, end=end, held=held | posting.in_use)
-        return No("TAKEN", f"{len(free)} of {len(shelf.units)} GPUs are free then")
-    start, end = room.start_ms, Millis(room.start_ms + end - start)
-    floor = least(posting, rfq.tier, start=start, end=end)
-    if no := _closed(posting, start, end, now) or _moved(asked, floor, told, posting.money):
-        return no
-    return _bid(question, shelf, posting, room, span=(start, end), asked=asked, now=now)
-
-
-def _policy(rfq: Rfq, posting: Posting) -> str | None:
-    span = rfq.end_ms - rfq.start_ms
-    if rfq.money != posting.money:
-        return f"asks in {posting.money}"
-    if not posting.lease_ms_min <= span <= posting.lease_ms_max:
-        least, most = map(format_span, (posting.lease_ms_min, posting.lease_ms_max))
-        return f"leases of {least} to {most} only"
-    return None
-
-
-def _closed(posting: Posting, start: Millis, end: Millis, now: Millis) -> No | None:
-    why = posting.timetable.why_closed(start, end, now=now)
-    return No("CLOSED", why) if why else None
-
-
-def _moved(asked: Micros, floor: Micros, told: Micros | None, money: str) -> No | None:
-    """Why the price that was asked for is not that of this lease; None if it is."""
-    price_now = format_money(asked, money)
-    if floor > asked:
-        return No("PRICE_MOVED", f"at least {format_money(floor, money)} then, {price_now} now")
-    if told is not None and asked > told:
-        return No("PRICE_MOVED", f"it is {price_now} now")
-    return None
-
-
-def _bid(
-    question: Question,
-    shelf: Shelf,
-    posting: Posting,
-    room: Room,
-    *,
-    span: tuple[Millis, Millis],
-    asked: Micros,
-    now: Millis,
-) -> Bid:
-    rfq = question.rfq
+    room = _room(rfq, shelf, posting, turn_of, held, bronze, now)
+    if isinstance(room, No):
+        return room
+    start, end = room.start_ms, Millis(room.start_ms + rfq.end_ms - rfq.start_ms)
+    if why := _moved(asked, least(posting, rfq.tier, start=start, end=end), told, posting.money):
+        return No("PRICE_MOVED", why)
     return Bid(
         rfq=question.digest,
         renter=question.renter,
         group=rfq.group,
         units=room.units,
         tier=rfq.tier,
-        start_ms=span[0],
-        end_ms=span[1],
+        start_ms=start,
+        end_ms=end,
         micro_per_gpu_hour=asked,
         money=posting.money,
         period_ms=posting.period_ms,
@@ -147,6 +96,58 @@ def _bid(
         valid_until_ms=Millis(now + _life(rfq, room)),
         exclusive=rfq.hold,
     )
+
+
+def _policy(rfq: Rfq, posting: Posting) -> str | None:
+    span = rfq.end_ms - rfq.start_ms
+    if rfq.money != posting.money:
+        return f"asks in {posting.money}"
+    if not posting.lease_ms_min <= span <= posting.lease_ms_max:
+        least, most = map(format_span, (posting.lease_ms_min, posting.lease_ms_max))
+        return f"leases of {least} to {most} only"
+    return None
+
+
+def _room(  # noqa: PLR0917 - as `quote` has them
+    rfq: Rfq,
+    shelf: Shelf,
+    posting: Posting,
+    turn_of: TurnOf,
+    held: frozenset[bytes],
+    bronze: Iterable[Lease],
+    now: Millis,
+) -> Room | No:
+    """Units for the whole of the time, within our hours; bronze may have to go for it."""
+    start = Millis(max(rfq.start_ms, now + LEAD_MS))
+    end = Millis(start + (rfq.end_ms - rfq.start_ms))
+    if why := posting.timetable.why_closed(start, end, now=now):
+        return No("CLOSED", why)
+    held |= posting.in_use
+    room = room_for(
+        rfq.need.gpus,
+        (start, end),
+        shelf=shelf,
+        turn_of=turn_of,
+        held=held,
+        bronze=bronze if _goes_before_bronze(rfq) else (),
+        now=now,
+    )
+    if room is None or (room.is_breaking and room.start_ms > latest_start(rfq)):
+        free = len(free_units(shelf, turn_of, start=start, end=end, held=held))
+        return No("TAKEN", f"{free} of {len(shelf.units)} GPUs are free then")
+    moved_end = Millis(room.start_ms + end - start)
+    if why := posting.timetable.why_closed(room.start_ms, moved_end, now=now):
+        return No("CLOSED", why)
+    return room
+
+
+def _moved(asked: Micros, floor: Micros, told: Micros | None, money: str) -> str | None:
+    """Why the price that was asked for is not that of this lease; None if it is."""
+    if floor > asked:
+        return f"at least {format_money(floor, money)} then, and {format_money(asked, money)} now"
+    if told is not None and asked > told:
+        return f"it is {format_money(asked, money)} now"
+    return None
 
 
 def _goes_before_bronze(rfq: Rfq) -> bool:
