@@ -12,6 +12,7 @@ from p2pnode.api.money_documents import (
     ConfirmOrder,
     DebtDocument,
     DebtListDocument,
+    EnergyDocument,
     LineDocument,
     Side,
     StatementDocument,
@@ -32,6 +33,18 @@ def money_views(node: Node) -> "MoneyViews":
         settling=node.settling,
         credit_line=node.credit_line,
         feed_of=lambda text: feed_named(node, text),
+        energy=lambda: _energy(node),
+    )
+
+
+def _energy(node: Node) -> EnergyDocument | None:
+    energy = node.terms.prices.rule.energy
+    if energy is None:
+        return None
+    return EnergyDocument(
+        money=node.provider.posting.money,
+        micro_per_kwh=energy.micro_per_kwh,
+        watts=energy.watts,
     )
 
 
@@ -44,14 +57,19 @@ class MoneyViews:
         settling: Settling,
         credit_line: CreditLine,
         feed_of: Callable[[str], PublicKey],
+        energy: Callable[[], EnergyDocument | None] = lambda: None,
     ) -> None:
+        """`energy` tells what that costs us, if it is known."""
         self._settling = settling
         self._credit_line = credit_line
         self._feed_of = feed_of
+        self._energy = energy
 
     def accounts(self) -> AccountListDocument:
         """All accounts, in both roles."""
-        return AccountListDocument(items=tuple(map(self._account, self._settling.debts())))
+        return AccountListDocument(
+            items=tuple(map(self._account, self._settling.debts())), energy=self._energy()
+        )
 
     def statement(
         self, peer: str | None, *, since_ms: int | None, until_ms: int | None

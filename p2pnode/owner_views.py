@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 from msgspec import UNSET
@@ -11,10 +12,12 @@ from p2pnode.api.owner_documents import (
     AskLineDocument,
     AskSetDocument,
     AskShowDocument,
+    AskSimulateDocument,
     OpeningDocument,
     OwnUseDocument,
     PauseDocument,
     PauseOrder,
+    SimulatedAskDocument,
     UseOrder,
     WindowAddDocument,
     WindowDocument,
@@ -25,7 +28,8 @@ from p2pnode.api.owner_documents import (
     WindowTestDocument,
     WindowTestOrder,
 )
-from p2pnode.matching.strategies import STRATEGY_PATTERN
+from p2pnode.matching.replay import replay
+from p2pnode.matching.strategies import STRATEGY_PATTERN, share_of
 from p2pnode.matching.timetable import Timetable, Window, check_window, joined
 from p2pnode.node import Node
 from p2pnode.own_prices import AskRecord, TierPrice
@@ -34,6 +38,7 @@ from protocol.errors import LocalFault
 from protocol.limits import INT_MAX
 from protocol.units import Micros, Millis, MillisSpan
 
+PRICES_MAX = 32
 TESTED_MS_MAX = MillisSpan(400 * 86_400_000)
 
 
@@ -46,6 +51,7 @@ class OwnerViews:
         self._clock = node.ports.clock
         self._provider = node.provider
         self._use = node.use
+        self._journal = node.desk.journal
         self._offered = offered
 
     def windows(self) -> WindowListDocument:
@@ -166,6 +172,45 @@ class OwnerViews:
         self._terms.prices.reset()
         self._terms.wake()
         return AskSetDocument()
+
+    def simulate(self, floors: list[int], since_ms: int) -> AskSimulateDocument:
+        """What other prices would have come to, by the requests that this node saw."""
+        if len(floors) > PRICES_MAX or any(not 0 <= floor <= INT_MAX for floor in floors):
+            raise LocalFault(
+                f"Up to {PRICES_MAX} prices, none negative.", "--floor '0.28 USD/gpu-h'"
+            )
+        now, posting = self._clock.now(), self._terms.posting
+        notes = self._journal.since(since_ms, now)
+        units = {shelf.group: len(shelf.units) for shelf in self._provider.shelves}
+        began = max(since_ms, min((note.seen_ms for note in notes), default=now))
+
+        def row(silver: int | None) -> SimulatedAskDocument:
+            found = replay(
+                notes,
+                units,
+                price_of=None if silver is None else partial(share_of, Micros(silver)),
+                money=posting.money,
+                span_ms=MillisSpan(max(1, now - began)),
+                energy=self._terms.prices.rule.energy,
+            )
+            return SimulatedAskDocument(
+                silver_micro=silver,
+                asked=found.asked,
+                leases=found.leases,
+                fill_ppm=found.fill_ppm,
+                use_ppm=found.use_ppm,
+                gross_micro=found.gross,
+                energy_micro=found.energy,
+                net_micro=found.net,
+            )
+
+        return AskSimulateDocument(
+            since_ms=since_ms,
+            until_ms=now,
+            money=posting.money,
+            seen=len(notes),
+            items=tuple(row(silver) for silver in (None, *floors)),
+        )
 
     def set_use(self, order: UseOrder) -> AskSetDocument:
         """Keep GPUs in own use from renters, or not, or all of them."""

@@ -33,11 +33,22 @@ class AccountDocument(Struct, frozen=True, kw_only=True):
     """Under which a payment is looked for; both sides can work it out."""
 
 
+class EnergyDocument(Struct, frozen=True, kw_only=True):
+    """What energy costs this node, by its `[pricing]`."""
+
+    money: str
+    micro_per_kwh: int
+    watts: int
+    """Of one GPU with its part of the host."""
+
+
 class AccountListDocument(Struct, frozen=True, kw_only=True):
     """`p2pnode earn list` and `spend list`."""
 
     schema: str = "p2pnode.account.list/1"
     items: tuple[AccountDocument, ...]
+    energy: EnergyDocument | None = None
+    """Null where the owner has not said."""
 
 
 class TotalDocument(Struct, frozen=True, kw_only=True):
@@ -49,6 +60,10 @@ class TotalDocument(Struct, frozen=True, kw_only=True):
     paid_micro: int
     due_micro: int
     used_ms: int
+    energy_micro: int | None = None
+    """What the energy of all of it cost, by `[pricing] energy` and `watts` as they are now."""
+    net_micro: int | None = None
+    """Agreed without it; null where this node has not said what energy costs."""
 
 
 class SummaryDocument(Struct, frozen=True, kw_only=True):

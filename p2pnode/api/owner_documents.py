@@ -243,3 +243,34 @@ class RuleTestDocument(Struct, frozen=True, kw_only=True):
     let_in: bool
     why: str | None
     """What a renter would be told."""
+
+
+class SimulatedAskDocument(Struct, frozen=True, kw_only=True):
+    """What one price would have come to."""
+
+    silver_micro: int | None
+    """Null: the prices that were bid."""
+    asked: int
+    """Requests that price decides about."""
+    leases: int
+    fill_ppm: int
+    """Leases among the requests."""
+    use_ppm: int
+    """Of what the GPUs could have given."""
+    gross_micro: int
+    energy_micro: int | None
+    """Null: the owner has not said what it costs."""
+    net_micro: int | None
+
+
+class AskSimulateDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode ask simulate`. Rivals' answers are held fixed, leases last as was asked for."""
+
+    schema: str = "p2pnode.ask.simulate/1"
+    since_ms: int
+    until_ms: int
+    money: str
+    seen: int
+    """Requests in the journal of that time."""
+    items: tuple[SimulatedAskDocument, ...]
+    """The first is what was bid."""

@@ -4,12 +4,13 @@ from typing import Protocol
 
 from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import JSONBody
+from litestar.params import FromQuery, JSONBody
 
 from p2pnode.api.owner_documents import (
     AskChange,
     AskSetDocument,
     AskShowDocument,
+    AskSimulateDocument,
     PauseDocument,
     PauseOrder,
     UseOrder,
@@ -36,6 +37,7 @@ class OwnerServices(Protocol):
     def set_ask(self, change: AskChange) -> AskSetDocument: ...
     def reset_ask(self) -> AskSetDocument: ...
     def pause(self, order: PauseOrder) -> PauseDocument: ...
+    def simulate(self, floors: list[int], since_ms: int) -> AskSimulateDocument: ...
     def set_use(self, order: UseOrder) -> AskSetDocument: ...
     def resume(self) -> PauseDocument: ...
 
@@ -71,6 +73,12 @@ def owner_routes(services: OwnerServices) -> list[HTTPRouteHandler]:
     async def set_ask(data: JSONBody[AskChange]) -> AskSetDocument:
         return services.set_ask(data)
 
+    @get("/v1/ask/simulate")
+    async def simulate(
+        since_ms: FromQuery[int], floor_micro: FromQuery[list[int] | None] = None
+    ) -> AskSimulateDocument:
+        return services.simulate(floor_micro or [], since_ms)
+
     @post("/v1/ask/reset", status_code=200)
     async def reset_ask() -> AskSetDocument:
         return services.reset_ask()
@@ -89,5 +97,5 @@ def owner_routes(services: OwnerServices) -> list[HTTPRouteHandler]:
 
     return [
         *(windows, add_window, remove_window, test_windows, export_windows),
-        *(ask, set_ask, reset_ask, set_use, pause, resume),
+        *(ask, set_ask, reset_ask, simulate, set_use, pause, resume),
     ]

@@ -14,6 +14,7 @@ from p2pnode.cli.output import (
     print_table,
     say,
 )
+from p2pnode.cli.since import since_option
 from p2pnode.home import find_home
 from p2pnode.quantities import format_money, format_span, parse_rate, parse_span
 from p2pnode.words import instant_words
@@ -133,6 +134,53 @@ def reset(home: Path | None, as_json: bool) -> None:
         print_document(answer)
     else:
         say(f"ask as config.toml says, applies {answer['applies']}")
+
+
+@ask.command()
+@click.option("--floor", "floors", multiple=True, help="Silver price to try; may be repeated.")
+@since_option("7d")
+@home_option
+@json_option
+def simulate(floors: tuple[str, ...], since_ms: int, home: Path | None, as_json: bool) -> None:
+    """Say what other prices would have come to, by the requests that this node saw."""
+    rates = [parse_rate(text) for text in floors]
+    where = find_home(home).socket
+    money = get(where, "/v1/ask")["money"]
+    for rate in rates:
+        if rate.code != money:
+            raise LocalFault(
+                f"this node asks in {money}, not in {rate.code}", f"--floor '0.28 {money}/gpu-h'"
+            )
+    document = get(
+        where, "/v1/ask/simulate", floor_micro=[rate.micros for rate in rates], since_ms=since_ms
+    )
+    if as_json:
+        print_document(document)
+        return
+    print_table(
+        ("FLOOR", "LEASES", "FILL", "UTIL", "GROSS", "ENERGY", "NET"),
+        [_simulated(item, money) for item in document["items"]],
+    )
+    note(
+        f"replayed from {document['seen']} requests that this node saw; rivals' answers held "
+        "fixed, and each lease as long as it was asked for"
+    )
+
+
+def _simulated(item: dict[str, Any], money: str) -> tuple[str, ...]:
+    sums = [item[key] for key in ("silver_micro", "gross_micro", "energy_micro", "net_micro")]
+    floor, gross, energy, net = (
+        "-" if micros is None else format_money(micros, money) for micros in sums
+    )
+    return (
+        "as bid" if item["silver_micro"] is None else floor,
+        str(item["leases"]),
+        f"{item['fill_ppm'] / 10_000:.0f} %",
+        f"{item['use_ppm'] / 10_000:.0f} %",
+        gross,
+        energy,
+        net,
+    )
 
 
 @ask.command("yield")

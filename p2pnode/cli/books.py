@@ -43,7 +43,10 @@ def add_books(group: click.Group, *, side: str, accounts: str, lines: str) -> No
     @json_option
     def summary(home: Path | None, as_json: bool) -> None:
         """Sum up what was agreed, paid and is due; each money for itself."""
-        _print_summary(_accounts_of(find_home(home), side), as_json=as_json)
+        document = get(find_home(home).socket, "/v1/accounts")
+        energy = document["energy"] if side == "owner" else None
+        items = [item for item in document["items"] if item["side"] == side]
+        _print_summary(items, energy, as_json=as_json)
 
     @group.command("list", help=accounts)
     @home_option
@@ -100,15 +103,23 @@ def _print_accounts(items: list[dict[str, Any]], *, as_json: bool) -> None:
     note("agreed: signed by both; claimed: by the owner alone; paid: by the owner's word")
 
 
-def _print_summary(items: list[dict[str, Any]], *, as_json: bool) -> None:
-    """One line for each money: different ones are never added up."""
+def _print_summary(
+    items: list[dict[str, Any]], energy: dict[str, Any] | None, *, as_json: bool
+) -> None:
+    """One line for each money: different ones are never added up.
+
+    `energy` is what that costs an owner, if it is known.
+    """
     totals: dict[str, dict[str, int]] = {}
     for item in items:
         total = totals.setdefault(item["money"], dict.fromkeys((*_SUMS, "used_ms"), 0))
         for name in total:
             total[name] += item[name]
     if as_json:
-        rows = tuple(TotalDocument(money=money, **total) for money, total in sorted(totals.items()))
+        rows = tuple(
+            TotalDocument(money=money, **total, **_net(money, total, energy))
+            for money, total in sorted(totals.items())
+        )
         print_struct(SummaryDocument(items=rows))
         return
     if not totals:
@@ -119,6 +130,19 @@ def _print_summary(items: list[dict[str, Any]], *, as_json: bool) -> None:
             f"agreed {sums['agreed_micro']}  paid {sums['paid_micro']}  due {sums['due_micro']}"
             f"  claimed {sums['claimed_micro']}  {total['used_ms'] / 3_600_000:.2f} GPU-h"
         )
+        if net := _net(money, total, energy):
+            say(
+                f"energy {format_money(Micros(net['energy_micro']), money)}"
+                f"  net {format_money(Micros(net['net_micro']), money)}"
+            )
+
+
+def _net(money: str, total: dict[str, int], energy: dict[str, Any] | None) -> dict[str, int]:
+    """What is left without the cost of energy; empty if that is not known in this money."""
+    if energy is None or energy["money"] != money:
+        return {}
+    cost = -(-total["used_ms"] * energy["watts"] * energy["micro_per_kwh"] // 3_600_000_000)
+    return {"energy_micro": cost, "net_micro": total["agreed_micro"] - cost}
 
 
 def _export_lines(

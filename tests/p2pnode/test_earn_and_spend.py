@@ -21,6 +21,7 @@ from litestar import Litestar
 from ledger.entry import Entry
 from ledger.ledger import Taken
 from p2pnode.api.app import exception_handlers
+from p2pnode.api.money_documents import EnergyDocument
 from p2pnode.api.money_routes import money_routes
 from p2pnode.api.schemas import schema_of
 from p2pnode.api.server import serve_api
@@ -114,7 +115,7 @@ class Business:
         assert self.ledger.ingest(entry.raw) is Taken.NEW
         return entry
 
-    def views(self) -> MoneyViews:
+    def views(self, energy: EnergyDocument | None = None) -> MoneyViews:
         """What the API tells of it."""
 
         async def nobody(*_: object) -> bytes:
@@ -143,6 +144,7 @@ class Business:
                 clock=clock,
             ),
             feed_of=lambda text: PublicKey(bytes.fromhex(text)),
+            energy=lambda: energy,
         )
 
 
@@ -189,11 +191,13 @@ def checked(document: Any) -> Any:
 
 
 @asynccontextmanager
-async def served(home: Path, business: Business) -> AsyncIterator[tuple[Desk, Desk]]:
+async def served(
+    home: Path, business: Business, energy: EnergyDocument | None = None
+) -> AsyncIterator[tuple[Desk, Desk]]:
     """What is earned and what is spent, at a node."""
     find_home(home).socket.parent.mkdir(parents=True, exist_ok=True)
     app = Litestar(
-        route_handlers=money_routes(business.views()),
+        route_handlers=money_routes(business.views(energy)),
         exception_handlers=exception_handlers(),
         logging_config=None,
     )
@@ -343,6 +347,19 @@ async def test_summary_list_and_export_tell_one_truth_and_moneys_are_never_added
         assert [row.split()[0] for row in rows] == [
             account["peer_feed"][:16] for account in (await earned.document("list"))["items"]
         ]
+
+
+async def test_what_energy_costs_is_told_in_its_own_money_alone(tmp_path: Path) -> None:
+    costs = EnergyDocument(money="USD", micro_per_kwh=300_000, watts=400)
+    async with served(tmp_path, small(), costs) as (earned, spent):
+        assert (await earned.say("summary")).splitlines()[1:] == [
+            "agreed 3.50 USD  paid 0.60 USD  due 2.90 USD  claimed 0.25 USD  3.00 GPU-h",
+            "energy 0.36 USD  net 3.14 USD",
+        ]
+        euros, dollars = (await earned.document("summary"))["items"]
+        assert (euros["energy_micro"], euros["net_micro"]) == (None, None)
+        assert (dollars["energy_micro"], dollars["net_micro"]) == (360_000, 3_140_000)
+        assert "energy" not in await spent.say("summary")
 
 
 async def test_a_day_begins_with_its_midnight_and_ends_before_the_next(tmp_path: Path) -> None:
