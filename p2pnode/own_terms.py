@@ -161,10 +161,11 @@ class OwnTerms:
         """Offer nothing from now on; None: until `resume`."""
         now = self._clock.now()
         until = UNSET if span is None else Millis(now + span)
-        self._pause = PauseRecord(since_ms=now, until_ms=until)
-        self._cabinet.put(_PAUSE, encode(self._pause))
+        pause = PauseRecord(since_ms=now, until_ms=until)
+        self._cabinet.put(_PAUSE, encode(pause))
+        self._pause = pause
         self.wake()
-        return self._pause
+        return pause
 
     def resume(self) -> None:
         """Offer again."""

@@ -30,6 +30,8 @@ class Line:
 
     group: bytes
     tier: Tier
+    price: Micros
+    """Where it has come to; a floor of this hour may hold the ask above it."""
     ask: Micros
     floor: Micros
     rivals: int
@@ -107,8 +109,8 @@ class Pricer:
     def _line(self, group: bytes, tier: Tier, floor: Micros, *, is_due: bool) -> Line | None:
         last = self._lines.get((group, tier))
         is_blind = self.rule.percent is not None and (last is None or last.rivals < RIVALS_MIN)
-        if last is not None and not is_due and not is_blind:
-            return replace(last, ask=max(last.ask, floor), floor=floor)
+        if last is not None and self.rule.is_moving and not is_due and not is_blind:
+            return replace(last, ask=max(last.price, floor), floor=floor)
         rivals = self._rivals_of(group, tier) if self.rule.percent is not None else []
         said = target(self.rule, tier, rivals)
         if said is None:
@@ -117,11 +119,14 @@ class Pricer:
         # The first look at the market is a start, whenever it comes.
         is_start = last is None or (is_blind and len(rivals) >= RIVALS_MIN)
         if last is not None and not is_start and self.rule.is_moving:
-            wanted = stepped(last.ask, wanted, self.rule.step_ppm) if is_due else last.ask
+            wanted = stepped(last.price, wanted, self.rule.step_ppm) if is_due else last.price
+        # It does not fall on behind a floor, else it would come back late.
+        price = max(wanted, min(floor, floor_of(self.rule, tier)))
         return Line(
             group=group,
             tier=tier,
-            ask=max(wanted, floor),
+            price=price,
+            ask=max(price, floor),
             floor=floor,
             rivals=len(rivals),
             why=self._why(len(rivals)),

@@ -50,6 +50,11 @@ def test_a_bid_answers_what_was_asked() -> None:
     [
         (make.rfq(), posting(ask=None), "CLOSED"),
         (make.rfq(tier="gold"), posting(tiers=("gold",)), "POLICY"),
+        (make.rfq(), posting(paused=True), "CLOSED"),  # M4
+        (make.rfq(), posting(in_use=frozenset(UNITS[:1])), "TAKEN"),  # M12
+        (need(gpus=1), posting(in_use=frozenset(UNITS[:1])), None),
+        (need(gpus=1), posting(in_use=frozenset(UNITS)), "TAKEN"),
+        (make.rfq(), posting(money="INR"), "POLICY"),
         (make.rfq(tier="bronze"), posting(tiers=("silver",)), "POLICY"),
         (make.rfq(money="EUR"), posting(), "POLICY"),
         (make.rfq(), posting(lease_ms_min=HOUR), None),

@@ -177,6 +177,31 @@ def test_the_floor_of_a_window_is_the_floor_while_it_is_open() -> None:
     assert market.after(0) == 400_000
     assert market.after(10 * 60) == 500_000
     assert market.after(0, "bronze") == 250_000
+    assert market.after(8 * 60 + 1) == 400_000, "and not a minute longer"
+
+
+def test_a_moving_price_is_after_a_dear_window_where_it_was_before() -> None:
+    night = window("22:00-06:00 daily", floor_micro=Micros(900_000))
+    market = Market(
+        rule(strategy="market-p50", floors={"silver": Micros(1)}),
+        Timetable((window("daily"), night)),
+    )
+    market.rivals = [Micros(400_000)] * 3
+    assert market.after(0) == 400_000
+    assert market.after(10 * 60) == 900_000
+    assert market.after(8 * 60) == 400_000
+
+
+def test_a_cheap_window_lets_a_moving_price_below_its_usual_floor() -> None:
+    night = window("22:00-06:00 daily", floor_micro=Micros(200_000))
+    market = Market(
+        rule(strategy="market-p50", step_ppm=500_000), Timetable((window("daily"), night))
+    )
+    market.rivals = [Micros(100_000)] * 3
+    assert market.after(0) == 400_000
+    assert market.after(10 * 60) == 200_000
+    assert market.after(10) == 200_000
+    assert market.after(8 * 60) == 400_000
 
 
 def test_a_price_that_was_fixed_stays_where_it_is() -> None:
