@@ -12,13 +12,14 @@ from p2pnode.api.market_documents import (
     BidDocument,
     BidListDocument,
     ClearedRow,
+    DepthStep,
     MarketDocument,
     MarketRow,
     NoWorkDocument,
 )
 from p2pnode.matching.book import Offer
 from p2pnode.matching.journal import Note
-from p2pnode.matching.work import cause_of, floor_of
+from p2pnode.matching.work import BIDDER_STALLED, cause_of, floor_of
 from p2pnode.network.peer_text import peer_text
 from p2pnode.node import Node
 from p2pnode.quantities import format_money
@@ -38,11 +39,10 @@ STATES: Final = {
 
 def bids_of(node: Node, *, since_ms: int, limit: int) -> BidListDocument:
     """What this owner was asked, newest first, and what came of it."""
-    notes = node.desk.journal.since(since_ms, node.ports.clock.now())
-    newest = notes[::-1]
+    newest = node.desk.journal.numbered(since_ms, node.ports.clock.now())[::-1]
     return BidListDocument(
-        items=tuple(map(_bid, newest[:limit])),
-        counts=dict(sorted(Counter(STATES[note.result] for note in notes).items())),
+        items=tuple(_bid(number, note) for number, note in newest[:limit]),
+        counts=dict(sorted(Counter(STATES[note.result] for _, note in newest).items())),
         left_out=max(0, len(newest) - limit),
     )
 
@@ -69,7 +69,7 @@ def no_work(node: Node, *, since_ms: int) -> NoWorkDocument:
         money=posting.money,
         floor_micro=None if floor is None else floor[0],
         floor_wins=0 if floor is None else floor[1],
-        alert=None if alert is None else "BIDDER_STALLED",
+        alert=None if alert is None else BIDDER_STALLED,
         alert_why=alert or "",
     )
 
@@ -79,8 +79,9 @@ def _detail(notes: list[Note]) -> str:
     return Counter(_why(note) for note in notes).most_common(1)[0][0]
 
 
-def _bid(note: Note) -> BidDocument:
+def _bid(number: int, note: Note) -> BidDocument:
     return BidDocument(
+        number=number,
         seen_ms=note.seen_ms,
         renter=note.renter.hex(),
         gpus=note.need.gpus,
@@ -156,13 +157,13 @@ def _row(of_class: int, tier: Tier, money: str, offers: list[Offer]) -> MarketRo
     )
 
 
-def _depth(asks: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+def _depth(asks: list[tuple[int, int]]) -> tuple[DepthStep, ...]:
     """Free GPUs at each ask or below, as the market would be bought up."""
     free, steps = 0, dict[int, int]()
     for ask, count in asks:
         free += count
         steps[ask] = free
-    rows = list(steps.items())
+    rows = [DepthStep(ask_micro=ask, free=free) for ask, free in steps.items()]
     every = max(1, -(-len(rows) // DEPTH_ROWS))
     return tuple(rows[::-1][::every][::-1])
 

@@ -127,7 +127,15 @@ class Journal:
 
     def since(self, instant: int, now: Millis) -> list[Note]:
         """The notes from this instant on, oldest first, each with what has come of it by now."""
-        return [_settled(note, now) for note in self._notes.values() if note.seen_ms >= instant]
+        return [note for _, note in self.numbered(instant, now)]
+
+    def numbered(self, instant: int, now: Millis) -> list[tuple[int, Note]]:
+        """As `since`, each with its number, which it keeps."""
+        return [
+            (number, _settled(note, now))
+            for number, note in self._notes.items()
+            if note.seen_ms >= instant
+        ]
 
     def write(self) -> None:
         """Keep what has changed. A disk that fails costs the notes, and is told to the log."""

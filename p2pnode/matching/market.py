@@ -16,7 +16,7 @@ from p2pnode.matching.columns import Columns, Query, best_of
 from p2pnode.matching.order import Order
 from p2pnode.matching.preferences import unmet_ppm
 from p2pnode.matching.rows import Opinion
-from p2pnode.matching.search import Known, misfit, parts_of
+from p2pnode.matching.search import Known, Wish, misfit, parts_of, search
 from p2pnode.matching.spread import (
     LEAST,
     PER_ACCOUNT_MAX,
@@ -30,6 +30,8 @@ from protocol.gpu_class import GpuClass, gpu_class
 from protocol.units import Digest, Mebibytes, Millis, MillisSpan, PublicKey
 
 RTTS_KEPT_MAX: Final = 4_096
+MEASURED_MAX: Final = 32
+"""Owners that are measured at once, where a renter wants none that is far."""
 REFLECTED_MS: Final = MillisSpan(90_000)
 """An advert that does not show a lease by then has not heard of it, or its owner is gone."""
 
@@ -155,6 +157,14 @@ class Market:
             for part, rate in parts_of(wish)
         ]
         return asked_of(best_of(query, found), seed=seed)
+
+    def unmeasured(self, wish: Wish) -> list[Offer]:
+        """Some of the offers that fit but for a round trip that is not known, cheapest first."""
+        if wish.rtt_ms_max is None:
+            return []
+        near = replace(wish, rtt_ms_max=None)
+        fits = search(self.offers(), near, self.known_of).fits
+        return [offer for offer in fits if offer.signer not in self._rtt_ms][:MEASURED_MAX]
 
     def known_of(self, offer: Offer) -> Known:
         """What we know of an offer's owner by ourselves."""
