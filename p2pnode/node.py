@@ -14,9 +14,11 @@ from p2pnode.execution.shop import Shop
 from p2pnode.execution.workplace import Workplace
 from p2pnode.greeting import Greeting
 from p2pnode.identity import Identity
+from p2pnode.image_stock import ImageStock
+from p2pnode.latency import Latency
 from p2pnode.links import Links
 from p2pnode.lookout import Lookout
-from p2pnode.matching.book import Book, Outcome
+from p2pnode.matching.book import Book, Offer, Outcome
 from p2pnode.matching.desk import Books, Desk
 from p2pnode.matching.holds import Holds
 from p2pnode.matching.journal import Journal
@@ -188,7 +190,10 @@ class Node:
             announce=self._announce,
             rng=ports.rng,
             clock=ports.clock,
+            images=lambda: self.images.filter,
+            place=lambda: self.latency.coordinate(),  # noqa: PLW0108 - it is not built yet
         )
+        self.images = ImageStock(ports.engine, changed=self.provider.refresh)
         self.terms = OwnTerms(
             self.provider, self.book, self.identity, config=self.config, ports=ports
         )
@@ -211,7 +216,14 @@ class Node:
         self.market = Market(
             self.book, own=self.identity.feed.public, thinks=self.standing,
             lease=ports.ledger.lease, clock=ports.clock,
+            estimate_us=lambda offer: self.latency.estimate_us(offer),  # noqa: PLW0108 - see below
         )  # fmt: skip
+        self.latency = Latency(
+            ask=self.links.ask,
+            offers=self._offers_of_neighbours,
+            note=self.market.note_rtt,
+            rng=ports.rng,
+        )
         self.workplace = Workplace(
             shop=Shop(
                 engine=ports.engine,
@@ -320,6 +332,7 @@ class Node:
                 nursery.start_soon(self._open_shop, nursery)
             await nursery.start(self.jobs.run, self.rejoin.wait)
             await nursery.start(self.pools.run, self.rejoin.wait)
+            await nursery.start(self.latency.run)
             nursery.start_soon(self.traffic.run, self.ports.bytes_moved)
             nursery.start_soon(keep_summed_up, self.ports.ledger, self.ports.clock)
             log.info("node up", extra={"peer": self.identity.certificate.peer_id.hex()})
@@ -337,6 +350,7 @@ class Node:
         shelves = shelves_of(gpus)
         self.provider.stock(shelves)
         await nursery.start(self.workplace.run)
+        await nursery.start(self.images.run)
         await nursery.start(self.terms.run)
         await nursery.start(self.provider.run)
         if self.provider.posting.ask is not None:
@@ -347,6 +361,10 @@ class Node:
         """Fill the book of a light client with what may fit; others hear it by gossip anyway."""
         if self.is_light:
             await self.lookout.look_around(wish)
+
+    def _offers_of_neighbours(self) -> list[Offer]:
+        near = set(self.ports.transport.neighbours())
+        return [each for each in self.market.offers() if each.certificate.peer_id in near]
 
     def _meet(self, peer: PeerId) -> None:
         if not self.is_light:
