@@ -11,6 +11,7 @@ from p2pnode.checkpointing import keep_summed_up
 from p2pnode.config import Config
 from p2pnode.execution.lease_door import PROTOCOL as LEASE_PROTOCOL
 from p2pnode.execution.shop import Shop
+from p2pnode.execution.whose import is_ours
 from p2pnode.execution.workplace import Workplace
 from p2pnode.greeting import Greeting
 from p2pnode.identity import Identity
@@ -34,6 +35,7 @@ from p2pnode.network.peers import Peers
 from p2pnode.own_feed import begin_own_feed
 from p2pnode.own_terms import OwnTerms
 from p2pnode.own_time import latest_signed
+from p2pnode.own_use import OwnUse
 from p2pnode.policy import Policy
 from p2pnode.ports import Ports, advert_topics, is_light, posting_of, topic_name
 from p2pnode.rejoin import Rejoin
@@ -76,6 +78,7 @@ class Node:
         self._build_books(incarnation)
         self._build_offers(incarnation)
         self._build_owner()
+        self._build_own_use()
         self._build_renter()
         self._handlers.update(
             {
@@ -252,6 +255,7 @@ class Node:
                 host=ports.host,
                 isolation=ports.engine.isolation,
                 credit=self.credit_line.refusal,
+                screens=self.terms.rules.bars_job,
             ).refusal,
             leases=self.books.leases,
         )
@@ -270,10 +274,24 @@ class Node:
             holds=Holds(ports.cabinet),
             who_is=self.links.who_is,
             bars=self.standing.bars,
+            screens=self.terms.screen,
             admit_job=self.workplace.admit,
             on_grant=lambda entry: self.workplace.begin(self.books.granted(entry)),
             journal=Journal(ports.cabinet, rivals=rivals_in(self.market.offers)),
             on_rfq=lambda rfq: self.market.note_request(rfq.need),
+            clock=ports.clock,
+        )
+
+    def _build_own_use(self) -> None:
+        ports = self.ports
+        self.use = OwnUse(
+            self.provider,
+            self.config.gpu,
+            probe=ports.probe,
+            leases=self.books.leases,
+            take_back=self.workplace.preempt,
+            is_ours=is_ours,
+            cabinet=ports.cabinet,
             clock=ports.clock,
         )
 
@@ -352,6 +370,7 @@ class Node:
         await nursery.start(self.workplace.run)
         await nursery.start(self.images.run)
         await nursery.start(self.terms.run)
+        await nursery.start(self.use.run)
         await nursery.start(self.provider.run)
         if self.provider.posting.ask is not None:
             self.lookout.stock(shelves)

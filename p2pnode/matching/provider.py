@@ -95,6 +95,8 @@ class Posting:
     timetable: Timetable = ALWAYS
     paused: bool = False
     """Nothing is offered until the owner says otherwise."""
+    in_use: frozenset[bytes] = frozenset()
+    """Units that the owner uses itself."""
     down_kbit_s: int | None = None
     """As the owner declares it; None is not told."""
     up_kbit_s: int | None = None
@@ -174,11 +176,16 @@ class Provider:
 
     @property
     def use(self) -> dict[bytes, tuple[int, int]]:
-        """How many units of each group are not free now, and of how many."""
-        return {
-            shelf.group: (len(shelf.units) - self._free_of(shelf.units), len(shelf.units))
-            for shelf in self._shelves
-        }
+        """How many units of each group are leased now, and of how many; not those in own use."""
+        found = {}
+        for shelf in self._shelves:
+            units = self._unused(shelf)
+            found[shelf.group] = (len(units) - self._free_of(units), len(units))
+        return found
+
+    def _unused(self, shelf: Shelf) -> tuple[bytes, ...]:
+        """The units that their owner does not use itself."""
+        return tuple(unit for unit in shelf.units if unit not in self.posting.in_use)
 
     def stock(self, shelves: tuple[Shelf, ...]) -> None:
         """Offer these from now on."""
@@ -263,7 +270,7 @@ class Provider:
             gpu_class=gpu_class(shelf.vram),
             vram_mib=shelf.vram,
             units=len(shelf.units),
-            free=self._free_of(shelf.units),
+            free=self._free_of(self._unused(shelf)),
             tiers=tuple(_tier_ask(posting, shelf, tier) for tier in posting.tiers),
             money=posting.money,
             isolation=posting.isolation,

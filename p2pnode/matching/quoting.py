@@ -122,6 +122,7 @@ def _room(  # noqa: PLR0917 - as `quote` has them
     end = Millis(start + (rfq.end_ms - rfq.start_ms))
     if why := posting.timetable.why_closed(start, end, now=now):
         return No("CLOSED", why)
+    held |= posting.in_use
     room = room_for(
         rfq.need.gpus,
         (start, end),
