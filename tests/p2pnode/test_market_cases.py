@@ -79,7 +79,7 @@ async def test_b17_who_is_outbid_sees_that_and_no_error(
     assert bids_of(cheap.node, since_ms=0, limit=9).counts == {"WON": 1}
     lost = bids_of(dear.node, since_ms=0, limit=9)
     assert lost.counts == {"OUTBID": 1}
-    assert lost.items[0].rival_micro == 300_000
+    assert (lost.items[0].rival_micro, lost.items[0].rank, lost.fill_ppm) == (300_000, 2, 0)
     told = no_work(dear.node, since_ms=0)
     assert (told.causes, told.floor_micro, told.floor_wins) == ({"price": 1}, 299_999, 1)
     assert told.alert is None
