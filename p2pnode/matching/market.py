@@ -30,6 +30,8 @@ from protocol.gpu_class import GpuClass, gpu_class
 from protocol.units import Digest, Mebibytes, Millis, MillisSpan, PublicKey
 
 RTTS_KEPT_MAX: Final = 4_096
+SILENT_MS: Final = MillisSpan(15_000)
+"""An owner that could not be reached is held gone this long, whatever its advert says."""
 MEASURED_MAX: Final = 32
 """Owners that are measured at once, where a renter wants none that is far."""
 UNPLACED_US: Final = 2**63
@@ -94,6 +96,7 @@ class Market:
         )
         self._rtt_ms: dict[PublicKey, int] = {}
         self._leased: dict[bytes, list[_Leased]] = {}
+        self._silent: dict[PublicKey, Millis] = {}
         self.tempo: Final = Tempo()
         book.follow(self)
 
@@ -102,6 +105,8 @@ class Market:
         if offer.signer == self._own:
             return
         self._columns.put(offer)
+        if offer.advert.issued_ms >= self._silent.get(offer.signer, 0):
+            self._silent.pop(offer.signer, None)
         self.tempo.note_advert(offer)
         leased = self._leased.pop(offer.head[0], [])
         if left := [each for each in leased if offer.advert.issued_ms < each.at_ms]:
@@ -120,6 +125,12 @@ class Market:
         """GPUs of this offer are ours, whatever its advert says until a newer one comes."""
         leased = _Leased(at_ms=self._clock.now(), lease=lease, gpus=gpus)
         self._leased.setdefault(offer.head[0], []).append(leased)
+
+    def note_silent(self, offer: Offer) -> None:
+        """Its owner could not be reached: it is left alone until it is heard of, or for a while."""
+        self._silent[offer.signer] = self._clock.now()
+        while len(self._silent) > RTTS_KEPT_MAX:
+            del self._silent[next(iter(self._silent))]
 
     def note_rtt(self, owner: PublicKey, rtt_ms: int) -> None:
         """How long an owner took to answer."""
@@ -194,6 +205,8 @@ class Market:
             return "offender"
         if offer.signer in order.witnesses:
             return "witness"
+        if self._clock.now() - self._silent.get(offer.signer, -SILENT_MS) < SILENT_MS:
+            return "out of reach"
         return "failed before" if offer.signer in order.avoid else None
 
     def offers(self) -> list[Offer]:

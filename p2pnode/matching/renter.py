@@ -24,6 +24,7 @@ from p2pnode.matching.market import Market
 from p2pnode.matching.order import Order
 from p2pnode.matching.preferences import unmet_ppm
 from p2pnode.matching.search import Wish, search
+from p2pnode.network.exchange import Refused
 from protocol.advert import Region
 from protocol.answers import check_bid
 from protocol.auction import Bid, Reply, Rfq, Take
@@ -152,6 +153,11 @@ class Renter:
         self._miss(order, answers.why)
         raise NoMatch(len(offers), answers.why, answers.record(len(offers)))
 
+    def _note_silence(self, offer: Offer, error: Exception) -> None:
+        """Who answers late, or that it may not sign now, is there."""
+        if isinstance(error, Unavailable) and not isinstance(error, Refused):
+            self._market.note_silent(offer)
+
     async def measure(self, wish: Wish) -> None:
         """Know the round trips to owners that fit, where the wish limits them."""
         offers = self._market.unmeasured(wish)
@@ -214,7 +220,8 @@ class Renter:
                 return
             bid = unpack(reply.yes, self._net, Bid)
             check_bid(bid, rfq, genesis=self._genesis, now=self._clock.now())
-        except Unavailable:
+        except Unavailable as error:
+            self._note_silence(offer, error)
             answers.count("unreachable")
         except PeerFault as fault:
             log.info("bid refused", extra={"owner": offer.signer.hex(), "rule": fault.rule})
@@ -281,7 +288,8 @@ class Renter:
             if reply.yes is not UNSET:
                 return await self._witnessed(taking, reply.yes, answers)
             self._note_refusal(reply, digest, offer, answers)
-        except (Unavailable, trio.TooSlowError):
+        except (Unavailable, trio.TooSlowError) as error:
+            self._note_silence(offer, error)
             answers.count("unreachable")
         except PeerFault as fault:
             log.info("grant refused", extra={"owner": taking.owner.hex(), "rule": fault.rule})
