@@ -21,6 +21,7 @@ from ledger.statements import stated_of
 from p2pnode.bills import Answers, halves_of, is_confirmation
 from p2pnode.cabinet import Cabinet
 from p2pnode.clock import WallClock
+from p2pnode.kept import note_end, saved_ms
 from p2pnode.network.exchange import Refused
 from protocol.certificate import Certificate
 from protocol.codec import Wire, decode, encode
@@ -29,7 +30,7 @@ from protocol.genesis import Genesis
 from protocol.lease_stream import CosignAsk, Cosigned, LeaseName, Settle
 from protocol.limits import FRAME_BYTES_MAX, SEAL_BYTES, TICK_BYTES_MAX
 from protocol.signing import Signer
-from protocol.tick import COSIGN_DOMAIN, Tick, check_tick
+from protocol.tick import COSIGN_DOMAIN, Outcome, Tick, check_tick
 from protocol.units import Digest, Micros, Millis, MillisSpan, PeerId, PublicKey, Signature
 from protocol.wire import Envelope, Sealed, unpack
 
@@ -112,7 +113,10 @@ class Accounts:
         if last is not None and last.tick == raw:
             return Signature(last.by)
         before, now = self._signed(lease.id), self._clock.now()
-        check_tick(sealed.body, lease.request, before=before, now=now, skew=self._skew)
+        saved = saved_ms(self._cabinet, self._ledger.net, lease)
+        check_tick(
+            sealed.body, lease.request, before=before, now=now, skew=self._skew, saved_ms=saved
+        )
         if not self._fits(raw):
             raise PeerFault("tick.time")
         envelope = decode(raw, Envelope, size_max=TICK_BYTES_MAX + SEAL_BYTES)
@@ -134,6 +138,7 @@ class Accounts:
 
         Raises Unavailable or PeerFault; may be repeated.
         """
+        note_end(self._cabinet, lease.id, unpack(outcome, self._ledger.net, Outcome).body.cause)
         last = await self._agree(peer, lease)
         owners = await self._last_half_of_owner(peer, lease, self._tick(last.tick))
         renters = await self._answer(peer, owners, lease)

@@ -5,6 +5,7 @@ from typing import Final
 
 import trio
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from ledger.fold import Lease
 from ledger.limits import RECEIPT_BYTES_MAX
@@ -13,23 +14,27 @@ from p2pnode.api.auction_documents import AuctionDocument
 from p2pnode.api.job_documents import (
     JobDocument,
     JobListDocument,
-    JobOrder,
     LeaseDocument,
     LeaseListDocument,
+    PrimaryDocument,
     ReceiptDocument,
+    YieldDocument,
+    YieldOrder,
 )
+from p2pnode.api.wanted_documents import JobOrder
 from p2pnode.auction_check import auction_document
 from p2pnode.config import Renting
 from p2pnode.execution.archive import Packed, pack, unpack
 from p2pnode.execution.run_log import end_of
 from p2pnode.jobs.baggage import FileBaggage
-from p2pnode.jobs.jobfile import JobFile
-from p2pnode.jobs.jobs import Submission
+from p2pnode.jobs.jobfile import AtPrimary, Fallback, JobFile
+from p2pnode.jobs.jobs import NO_NOTICE, Submission
 from p2pnode.network.peer_text import peer_text
 from p2pnode.node import Node
 from p2pnode.receipt_check import outcome_document
+from p2pnode.reclaiming import reclaim
 from p2pnode.reputation_views import feed_named
-from protocol.auction import Need
+from p2pnode.wanted import choice_of, need_of
 from protocol.codec import decode
 from protocol.errors import LocalFault, PeerFault
 from protocol.job import Input, Job, JobLimits
@@ -39,6 +44,12 @@ from protocol.units import Micros, MillisSpan, PublicKey
 from protocol.wire import unpack as unpack_message
 
 INPUT_BYTES_MAX: Final = 64 * 2**30
+NOTICE_MS: Final = MillisSpan(30_000)
+"""What a bronze job gets that asks for no other: time to write some gigabytes."""
+CHECKPOINT_MS: Final = MillisSpan(60_000)
+"""What a bronze job may lose that asks for nothing else."""
+CHECKPOINT_MS_MIN: Final = 1_000
+PREEMPTIONS_MAX: Final = 64
 _FILES: Final = trio.CapacityLimiter(2)
 
 
@@ -53,8 +64,14 @@ class JobViews:
         """Pack the input, take the job. Raises LocalFault."""
         job = self._node.jobs.new_id()
         witnesses = witnesses_of(self._node, order, self._node.config.renting)
-        archive = await input_of(self._baggage, job, order)
-        file = self._node.jobs.submit(submission_of(job, order, archive, witnesses))
+        order = replace(order, primary=order.primary or self._node.config.primary.use)
+        # What never leaves the primary is taken from where it lies.
+        is_packed = order.primary != "only"
+        archive = await input_of(self._baggage, job, order) if is_packed else None
+        renting = self._node.config.renting
+        file = self._node.jobs.submit(
+            submission_of(job, order, archive, witnesses, renting=renting)
+        )
         return self._document(file)
 
     def list_jobs(self, limit: int) -> JobListDocument:
@@ -139,6 +156,13 @@ class JobViews:
             items=tuple(_lease_document(lease, is_owner=lease.owner == own) for lease in leases)
         )
 
+    def take_back(self, name: str | None, order: YieldOrder) -> YieldDocument:
+        """Let this bronze lease, or each that runs, yield its units. Raises LocalFault.
+
+        `name` is the beginning of a lease's id.
+        """
+        return reclaim(self._node, name, order)
+
     def _document(self, file: JobFile) -> JobDocument:
         job = decode(file.job, Job, size_max=JOB_BYTES_MAX)
         lease = None if file.lease is UNSET else self._node.ports.ledger.lease(file.lease)
@@ -154,6 +178,9 @@ class JobViews:
             created_ms=file.created_ms,
             argv=job.argv,
             attempt=file.attempt,
+            preemptions=file.preemptions,
+            tier=file.tier,
+            saved_bytes=None if file.checkpoint is UNSET else file.checkpoint.bytes,
             owner=None if file.taking is UNSET or lease is None else peer_text(file.taking.peer),
             lease=None if lease is None else lease.id.hex(),
             micro_per_gpu_hour=None if lease is None else lease.request.micro_per_gpu_hour,
@@ -164,6 +191,7 @@ class JobViews:
             log_path=str(log_path),
             output_path=str(self._baggage.path(file.id, "output.tar")),
             has_receipt=self._node.ports.cabinet.get(f"jobs/{file.id}/receipt") is not None,
+            primary=None if file.primary is UNSET else _primary_document(file.primary),
         )
 
 
@@ -216,8 +244,21 @@ def _witness_named(node: Node, text: str) -> PublicKey:
     return feed_named(node, text)
 
 
+def primary_of(order: JobOrder) -> AtPrimary | None:
+    """What the renter's own primary has to do with this order."""
+    if order.primary is None or order.primary == "never":
+        return None
+    folder = UNSET if order.input_folder is None else order.input_folder
+    return AtPrimary(mode=order.primary, input=folder)
+
+
 def submission_of(
-    job: str, order: JobOrder, archive: Input | None, by: tuple[tuple[PublicKey, ...], int]
+    job: str,
+    order: JobOrder,
+    archive: Input | None,
+    by: tuple[tuple[PublicKey, ...], int],
+    *,
+    renting: Renting,
 ) -> Submission:
     """The order as the job that bears this id; `by`: its witnesses, and how many of them."""
     witnesses, quorum = by
@@ -227,12 +268,8 @@ def submission_of(
         variables=order.variables,
         image=order.image,
         input=archive,
-        need=Need(
-            gpus=order.gpus,
-            vram_mib_min=order.vram_mib_min,
-            models=order.models or UNSET,
-            regions=order.regions or UNSET,
-        ),
+        need=need_of(order, order),
+        choice=choice_of(order, renting, order.money),
         tier=order.tier,
         limits=JobLimits(
             time_ms=MillisSpan(order.time_ms),
@@ -249,7 +286,45 @@ def submission_of(
         patience_ms=MillisSpan(order.patience_ms),
         witnesses=witnesses,
         quorum=quorum,
+        notice_ms=_notice_ms(order),
+        notice_signal=order.notice_signal,
+        checkpoint_ms=_checkpoint_ms(order),
+        fallback=_fallback(order),
+        primary=primary_of(order),
     )
+
+
+def _notice_ms(order: JobOrder) -> MillisSpan:
+    """The warning that the job asks for."""
+    if order.notice_ms is not None:
+        return MillisSpan(max(0, order.notice_ms))
+    return NOTICE_MS if order.tier == "bronze" else NO_NOTICE
+
+
+def _checkpoint_ms(order: JobOrder) -> MillisSpan | None:
+    """How often checkpoints are fetched. Raises LocalFault."""
+    if order.checkpoint_ms is None:
+        return CHECKPOINT_MS if order.tier == "bronze" else None
+    if order.checkpoint_ms < CHECKPOINT_MS_MIN:
+        raise LocalFault("Checkpoints are fetched once a second at most.", "--checkpoint 30s")
+    return MillisSpan(order.checkpoint_ms)
+
+
+def _fallback(order: JobOrder) -> Fallback | None:
+    """Raises LocalFault."""
+    if order.after_preemptions is None:
+        return None
+    if not 1 <= order.after_preemptions <= PREEMPTIONS_MAX or order.then_tier == "bronze":
+        raise LocalFault(
+            f"1 to {PREEMPTIONS_MAX} interruptions are counted, and then comes a better tier.",
+            "--after-preemptions 2 --then silver",
+        )
+    return Fallback(after=order.after_preemptions, tier=order.then_tier)
+
+
+def _primary_document(at: AtPrimary) -> PrimaryDocument:
+    code = None if at.exit_code is UNSET else at.exit_code
+    return PrimaryDocument(use=at.mode, phase=at.phase, why=at.why, exit_code=code)
 
 
 def _receipt_document(raw: bytes, proven: Proven) -> ReceiptDocument:

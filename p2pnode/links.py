@@ -12,7 +12,7 @@ from ledger.ledger import Ledger
 from ledger.witness_bodies import Cosigned
 from p2pnode.accounts import certificate_in
 from p2pnode.clock import WallClock
-from p2pnode.jobs.driver import LeaseOver
+from p2pnode.jobs.desk import LeaseOver
 from p2pnode.matching.book import Book
 from p2pnode.network.exchange import Exchange
 from p2pnode.network.peers import Peers
@@ -21,7 +21,7 @@ from p2pnode.replication.replication import Replication
 from protocol.certificate import Certificate, read_certificate
 from protocol.codec import encode
 from protocol.errors import PeerFault, Unavailable
-from protocol.lease_stream import LeaseName
+from protocol.lease_stream import Kept, LeaseName
 from protocol.units import Digest, PeerId, PublicKey
 
 log = logging.getLogger(__name__)
@@ -125,3 +125,7 @@ class Links:
     async def stop_lease(self, peer: PeerId, lease: Digest) -> None:
         """Tell the owner to end the job. Raises Unavailable."""
         await self.ask(peer, "lease.stop", encode(LeaseName(lease=lease)))
+
+    async def note_kept(self, peer: PeerId, lease: Digest, saved: Digest) -> None:
+        """Tell the owner that we have what the job saved. Raises Unavailable or PeerFault."""
+        await self.ask(peer, "lease.kept", encode(Kept(lease=lease, saved=saved)))

@@ -15,9 +15,10 @@ from ledger.units_chain import overlaps
 from p2pnode.accounts import Accounts, certificate_in
 from p2pnode.cabinet import Cabinet
 from p2pnode.clock import WallClock
-from p2pnode.execution.meter import is_over, last_tick
+from p2pnode.execution.meter import is_over, last_tick, last_used
 from p2pnode.gpus import Gpu
 from protocol.certificate import read_certificate
+from protocol.lease import charge
 from protocol.signing import digest
 from protocol.tick import Tick
 from protocol.units import Digest, Micros, Millis, MillisSpan, NetId, PeerId, PublicKey, Signature
@@ -25,6 +26,8 @@ from protocol.wire import Sealed
 
 BILL_MS_MIN: Final = MillisSpan(3_600_000)
 """A lease is stated at most so often while it runs: halves are kept by everybody."""
+SOON_MS: Final = MillisSpan(3_000)
+"""A lease that begins within this is no offer to others: theirs would begin no earlier."""
 BILLS_IN_PERIOD: Final = 4
 """A renter may owe one billing period; so it has most of that to pay what it is asked for."""
 
@@ -61,11 +64,21 @@ class OwnBooks:
         now = self._clock.now()
         turns = [self._ledger.state.turn(self._ledger.feed, unit) for unit in units]
         held = [() if turn is None else turn.open for turn in turns]
-        return sum(not overlaps(intervals, now, Millis(now + 1_000)) for intervals in held)
+        soon = Millis(now + SOON_MS)
+        return sum(not overlaps(intervals, now, soon) for intervals in held)
 
     def leases(self) -> list[Lease]:
         """Ours, over or not."""
         return [lease for lease in self._ledger.state.leases() if lease.owner == self._ledger.feed]
+
+    def bronze(self) -> list[Lease]:
+        """Our open leases that can be taken back, and have not been."""
+        now = self._clock.now()
+        return [
+            lease
+            for lease in self.leases()
+            if lease.request.tier == "bronze" and lease.reason is None and lease.ended_ms > now
+        ]
 
     def granted(self, entry: Entry) -> Lease:
         """The lease of a GRANT that we have just written."""
@@ -98,6 +111,23 @@ class OwnBooks:
         self._tell_renter(lease)
         self._changed()
 
+    def preempt(self, lease: Lease, not_before: Millis) -> Millis | None:
+        """Take a bronze lease's units back; from when on they are free. The RELEASE is the notice.
+
+        That is once the notice that was agreed is over, or later if not before then. None if the
+        lease ends before that anyway. Raises LocalFault.
+        """
+        assert lease.request.tier == "bronze", "no other tier is taken back"
+        now = self._clock.now()
+        agreed = self._ledger.clamped(now) + lease.request.notice_ms
+        at_ms = Millis(max(agreed, not_before))
+        if at_ms >= lease.ended_ms:
+            return None
+        self._ledger.release(lease.id, now, at_ms=at_ms, reason="preempted")
+        self._tell_renter(lease)
+        self._changed()
+        return at_ms
+
     def release_by_consent(self, lease: Lease, at_ms: Millis, consent: Signature) -> None:
         """The renter has what it wants: the units are free from then on. Raises LocalFault."""
         self._ledger.release(
@@ -123,9 +153,12 @@ class OwnBooks:
             )
 
     def metered(self, lease: Digest) -> Micros:
-        """What the last tick of a lease of ours says is owed for it."""
-        tick = last_tick(self._cabinet, self._ledger.net, lease)
-        return Micros(0) if tick is None else tick.amount_micro
+        """What a lease of ours has cost so far, also where bronze does not owe it yet."""
+        tick, found = last_tick(self._cabinet, self._ledger.net, lease), self._ledger.lease(lease)
+        if tick is None or found is None:
+            return Micros(0)
+        used = max(tick.used_ms, last_used(self._cabinet, lease))
+        return charge(MillisSpan(used), found.request.micro_per_gpu_hour)
 
     def is_over(self, lease: Digest) -> bool:
         """Whether the job of a lease of ours has ended, whether or not the units are free."""

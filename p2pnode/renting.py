@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from p2pnode.bookkeeping import Bookkeeping
 from p2pnode.config import Config
 from p2pnode.identity import Identity
-from p2pnode.jobs.driver import Desk
+from p2pnode.jobs.desk import Desk
 from p2pnode.jobs.jobs import Jobs
 from p2pnode.jobs.pools import Pools
 from p2pnode.links import Links
@@ -14,7 +14,7 @@ from p2pnode.matching.market import Market
 from p2pnode.matching.pooling import Pooling
 from p2pnode.matching.renter import Renter
 from p2pnode.matching.search import Wish
-from p2pnode.ports import Ports
+from p2pnode.ports import Ports, own_region
 from protocol.genesis import Genesis, net_of
 
 
@@ -38,23 +38,25 @@ def build_renting(
     market: Market,
     look_around: Callable[[Wish], Awaitable[None]],
 ) -> Renting:
-    """The parts, over one view of the market."""
+    """The parts of a node that rents."""
     renter = Renter(
         signer=identity.feed,
         genesis=genesis,
         market=market,
         ask=links.ask,
         reliability_ppm=keeping.standing.reliability_ppm,
-        bars=keeping.standing.bars,
         witness=keeping.witnesses.gather,
         random_bytes=ports.random_bytes,
         clock=ports.clock,
+        region=own_region(config),
     )
     jobs = _jobs(config, genesis, ports, links, keeping, renter, look_around)
     pooling = Pooling(
         signer=identity.feed,
         genesis=genesis,
         offers=market.offers,
+        known_of=market.known_of,
+        region=own_region(config),
         ask=links.ask,
         bars=keeping.standing.bars,
         random_bytes=ports.random_bytes,
@@ -94,6 +96,7 @@ def _jobs(  # noqa: PLR0917 - each is one part
             settle=keeping.accounts.settle,
             lease=ports.ledger.lease,
             owed=keeping.accounts.owed,
+            note_kept=links.note_kept,
             stop=links.stop_lease,
             look_around=look_around,
             call_witnesses=keeping.witnesses.call,
@@ -101,4 +104,5 @@ def _jobs(  # noqa: PLR0917 - each is one part
             lost_after_s=config.renting.lost_after / 1_000,
         ),
         cabinet=ports.cabinet,
+        primary=ports.primary,
     )

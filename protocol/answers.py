@@ -5,7 +5,7 @@ from typing import Final, get_args
 from msgspec import UNSET
 
 from protocol.advert import Isolation
-from protocol.auction import Bid, Need, Refusal, Rfq
+from protocol.auction import Bid, Need, Refusal, Rfq, latest_start
 from protocol.errors import PeerFault
 from protocol.genesis import Genesis
 from protocol.lease import LeaseRequest, Terms, charge, digest_of_terms
@@ -68,7 +68,7 @@ def _check_span(asked: Rfq, given: Bid) -> None:
     if given.start_ms < asked.start_ms:
         raise PeerFault("bid.span", "starts before it may")
     # Else a cheap lease next year would win every auction.
-    if given.start_ms > max(asked.start_ms, given.valid_until_ms):
+    if given.start_ms > max(latest_start(asked), given.valid_until_ms):
         raise PeerFault("bid.span", "starts later than asked, and than the bid holds")
 
 

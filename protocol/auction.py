@@ -51,6 +51,12 @@ class Need(Wire, frozen=True, kw_only=True):
     cpus_min: UInt | UnsetType = UNSET
     memory_mib_min: MibCount | UnsetType = UNSET
     disk_mib_min: MibCount | UnsetType = UNSET
+    down_kbit_s_min: UInt | UnsetType = UNSET
+    up_kbit_s_min: UInt | UnsetType = UNSET
+    driver_min: Annotated[tuple[UInt, ...], Meta(min_length=1, max_length=4)] | UnsetType = UNSET
+    """The numbers of its version; more come with more weight the earlier they stand."""
+    compute_min: tuple[UInt, UInt] | UnsetType = UNSET
+    """CUDA compute capability, (major, minor)."""
 
 
 class Rfq(Wire, frozen=True, kw_only=True):
@@ -66,14 +72,23 @@ class Rfq(Wire, frozen=True, kw_only=True):
     tier: Tier
     start_ms: Instant
     end_ms: Instant
+    start_by_ms: Instant | UnsetType = UNSET
+    """The lease may start so late, if units must be taken back from bronze for it first."""
     notice_ms: Span
     money: CurrencyCode
+    region: Region | UnsetType = UNSET
+    """The renter's own, self-declared, for owners who choose among renters by it."""
     hold: Literal["yes"] | UnsetType = UNSET
     """Present: an exclusive bid is wanted, so that several leases come together or not at all."""
     nonce: Id16
     issued_ms: Instant
     not_after_ms: Instant
     x: Extensions = UNSET
+
+
+def latest_start(rfq: Rfq) -> Millis:
+    """When a lease starts at the latest that must wait for its units."""
+    return Millis(rfq.start_ms if rfq.start_by_ms is UNSET else rfq.start_by_ms)
 
 
 def check_rfq(rfq: Rfq, *, owner: PublicKey, genesis: Genesis, now: Millis) -> None:
@@ -85,6 +100,8 @@ def check_rfq(rfq: Rfq, *, owner: PublicKey, genesis: Genesis, now: Millis) -> N
         raise PeerFault("rfq.owner")
     if rfq.start_ms >= rfq.end_ms:
         raise PeerFault("rfq.span", "ends before it starts")
+    if latest_start(rfq) < rfq.start_ms:
+        raise PeerFault("rfq.span", "starts at the latest before it starts")
     if rfq.issued_ms >= rfq.not_after_ms:
         raise PeerFault("rfq.span", "over when it is issued")
     if rfq.issued_ms > now + genesis.bounds.skew_ms:

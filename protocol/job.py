@@ -38,6 +38,10 @@ class Input(Wire, frozen=True, kw_only=True):
     """Its length."""
 
 
+NoticeSignal = Literal["USR1", "USR2", "HUP", "INT", "TERM"]
+"""What a job may ask to be woken with when its units are taken back."""
+
+
 class JobLimits(Wire, frozen=True, kw_only=True):
     """What the job may use; the engine enforces each."""
 
@@ -61,6 +65,10 @@ class Job(Wire, frozen=True, kw_only=True):
     image: ImageName | UnsetType = UNSET
     """For engines that run images."""
     input: Input | UnsetType = UNSET
+    checkpoint: Input | UnsetType = UNSET
+    """What the job saved at its last owner; unpacked where it saves."""
+    notice_signal: NoticeSignal | UnsetType = UNSET
+    """The job handles this one: its first process gets it with the notice."""
     limits: JobLimits
     nonce: Id16
     """Makes equal jobs different, so that the digest in the ledger tells nobody what was run."""

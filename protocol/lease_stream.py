@@ -4,7 +4,7 @@ The renter opens the stream and says what it wants; inputs flow to the owner, lo
 the renter. Every transfer goes on from an offset, so that a broken one loses nothing.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -17,7 +17,10 @@ from protocol.limits import (
     TICK_BYTES_MAX,
 )
 
-Want = Literal["input", "log", "output"]
+Want = Literal["input", "resume", "log", "output", "checkpoint"]
+"""`input`, `resume`: what the job starts with, and what it saved elsewhere; the renter sends.
+`log`, `output`, `checkpoint`: what it writes, leaves and saves; the owner sends."""
+SENT: Final[tuple[Want, ...]] = ("input", "resume")
 
 
 class Open(Wire, frozen=True, kw_only=True):
@@ -27,14 +30,18 @@ class Open(Wire, frozen=True, kw_only=True):
     lease: Hash
     want: Want
     offset: UInt
-    """From where on, for logs and outputs; 0 for inputs, of which the owner knows what it has."""
+    """From where on; 0 for what the renter sends, of which the owner knows what it has.
+
+    A checkpoint from 0 on is the newest one, from elsewhere on the one that was sent last.
+    """
 
     def __post_init__(self) -> None:
-        if self.want == "input" and self.offset:
+        if self.want in SENT and self.offset:
             raise ValueError("an input goes on from where the owner says")
 
 
 SealedOutcome = Annotated[bytes, Meta(max_length=OUTCOME_BYTES_MAX + SEAL_BYTES)]
+SealedSaved = Annotated[bytes, Meta(max_length=TICK_BYTES_MAX + SEAL_BYTES)]
 
 
 class Part(Wire, frozen=True, kw_only=True):
@@ -46,12 +53,15 @@ class Part(Wire, frozen=True, kw_only=True):
     b: Annotated[bytes, Meta(min_length=1, max_length=PART_BYTES_MAX)] | UnsetType = UNSET
     outcome: SealedOutcome | UnsetType = UNSET
     """The owner has no more to send: this is how the job ended."""
+    saved: SealedSaved | UnsetType = UNSET
+    """The checkpoint whose pieces follow."""
     rule: Name | UnsetType = UNSET
     """The owner refuses, or the transfer broke a rule."""
 
     def __post_init__(self) -> None:
-        if sum(each is not UNSET for each in (self.b, self.outcome, self.rule)) > 1:
-            raise ValueError("a piece, an outcome or a rule")
+        fields = (self.b, self.outcome, self.saved, self.rule)
+        if sum(each is not UNSET for each in fields) > 1:
+            raise ValueError("a piece, an outcome, a checkpoint or a rule")
         if self.b is not UNSET and self.offset + len(self.b) > INT_MAX:
             raise ValueError("ends beyond any file")
         if self.rule is not UNSET and self.offset:
@@ -79,6 +89,14 @@ class Settle(Wire, frozen=True, kw_only=True):
     """Over `consent_bytes` of the ledger, domain "release-consent"."""
     cosign: Seal | UnsetType = UNSET
     """Of the last tick, which the owner gave by `lease.tick`."""
+
+
+class Kept(Wire, frozen=True, kw_only=True):
+    """The question `lease.kept`, from renter to owner: I have this checkpoint, whole."""
+
+    lease: Hash
+    saved: Hash
+    """Digest of the sealed message, domain "saved"."""
 
 
 class LeaseName(Wire, frozen=True, kw_only=True):

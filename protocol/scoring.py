@@ -4,6 +4,7 @@ SPEC.md section 12. Version 2 scores in expected money for the whole job. Advert
 same function, so that what a renter asks for first is what it would choose.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Final, Literal
@@ -12,11 +13,11 @@ from msgspec import Meta
 
 from protocol.advert import Tier
 from protocol.answers import check_answer
-from protocol.auction import Bid, Need, Refusal, Rfq
-from protocol.codec import Hash, Id16, Money, Span, UInt, Wire
+from protocol.auction import Bid, Refusal, Rfq
+from protocol.codec import CurrencyCode, Hash, Id16, Money, Span, UInt, Wire
 from protocol.errors import PeerFault
 from protocol.lease import MS_PER_HOUR, charge
-from protocol.limits import BIDS_MAX, QUOTE_BYTES_MAX, REFUSAL_BYTES_MAX, SEAL_BYTES
+from protocol.limits import BIDS_MAX, QUOTE_BYTES_MAX, RATES_MAX, REFUSAL_BYTES_MAX, SEAL_BYTES
 from protocol.units import Digest, Micros, MillisSpan, NetId, PublicKey
 from protocol.wire import unpack
 
@@ -53,6 +54,8 @@ class Weights(Wire, frozen=True, kw_only=True):
     """Each millisecond of round-trip time, over the whole job."""
     redo_ms: Span = MillisSpan(0)
     """Work of each GPU that an interruption costs."""
+    rates: Annotated[tuple[tuple[CurrencyCode, Money], ...], Meta(max_length=RATES_MAX)] = ()
+    """Other money that was asked in, with what one unit is worth in micro-units of the renter's."""
 
 
 UNWEIGHED: Final = Weights()
@@ -147,10 +150,11 @@ def _share(product: int, by: int) -> Micros:
     return Micros(-(-product // by))
 
 
-def deal_of(rfq: Rfq, bid: Bid) -> Deal:
+def deal_of(rfq: Rfq, bid: Bid, weights: Weights) -> Deal:
     """What a bid gives to who asked this question; it must be an answer to it."""
+    rate = dict(weights.rates).get(bid.money, PPM)
     return Deal(
-        micro_per_gpu_hour=bid.micro_per_gpu_hour,
+        micro_per_gpu_hour=_share(bid.micro_per_gpu_hour * rate, PPM),
         gpus=len(bid.units),
         span_ms=MillisSpan(bid.end_ms - bid.start_ms),
         wait_ms=MillisSpan(bid.start_ms - rfq.start_ms),
@@ -206,11 +210,12 @@ def scored_bids(record: AuctionRecord, net: NetId) -> list[ScoredBid]:
             owner=bid.signer,
             bid=bid.body,
             judged=heard.judged,
-            cost=expected_cost(deal_of(rfq.body, bid.body), heard.judged, record.weights),
+            cost=expected_cost(
+                deal_of(rfq.body, bid.body, record.weights), heard.judged, record.weights
+            ),
             round=heard.round,
         )
-    wanted = [_wanted(rfq) for rfq in asked.values()]
-    if any(each != renters[0] for each in renters) or any(each != wanted[0] for each in wanted):
+    if not all(map(_is_uniform, (renters, *_wanted(asked.values(), record.weights)))):
         raise PeerFault("auction.order", "of several renters or orders")
     rounds: dict[int, list[tuple[Digest, Micros]]] = {}
     for each in found.values():
@@ -224,9 +229,17 @@ def order_of(record: AuctionRecord, net: NetId) -> list[Digest]:
     return [scored.digest for scored in scored_bids(record, net)]
 
 
-def _wanted(rfq: Rfq) -> tuple[Need, Tier, str, int, int]:
-    """What all questions of one auction have in common."""
-    return rfq.need, rfq.tier, rfq.money, rfq.notice_ms, rfq.end_ms - rfq.start_ms
+def _wanted(asked: Iterable[Rfq], weights: Weights) -> tuple[Sequence[object], ...]:
+    """What all questions of one auction have in common; of tiers, any of several may do."""
+    questions, others = list(asked), dict(weights.rates)
+    return (
+        [(rfq.need, rfq.notice_ms, rfq.end_ms - rfq.start_ms) for rfq in questions],
+        [rfq.money for rfq in questions if rfq.money not in others],
+    )
+
+
+def _is_uniform(values: Sequence[object]) -> bool:
+    return all(value == values[0] for value in values)
 
 
 def deviation(chosen: tuple[Digest, ...], order: list[Digest]) -> int | None:

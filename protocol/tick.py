@@ -40,9 +40,24 @@ class ArchiveName(Wire, frozen=True, kw_only=True):
     bytes: UInt
 
 
-Cause = Literal["exit", "signal", "memory", "time", "disk", "pids", "stopped", "engine"]
+class Saved(Wire, frozen=True, kw_only=True):
+    """What a job has saved of its work, as its owner packed it. SPEC.md 13.5."""
+
+    v: Literal[1] = 1
+    lease: Hash
+    used_ms: Span
+    """Use of the lease up to when it was saved, as a tick counts it."""
+    at_ms: Instant
+    """When the job saved it."""
+    archive: ArchiveName
+    x: Extensions = UNSET
+
+
+Cause = Literal[
+    "exit", "signal", "memory", "time", "disk", "pids", "stopped", "preempted", "engine"
+]
 """Why a job ended: by itself, by a signal of its own, at a limit, because the owner or the lease
-ended it, or because the engine or its host failed."""
+ended it, because the owner took the units back, or because the engine or its host failed."""
 
 
 class Outcome(Wire, frozen=True, kw_only=True):
@@ -64,13 +79,32 @@ class Outcome(Wire, frozen=True, kw_only=True):
     x: Extensions = UNSET
 
 
+def check_saved(saved: Saved, request: LeaseRequest, *, bytes_max: int) -> None:
+    """Whether a renter takes this for what its job saved. SPEC.md 13.5.
+
+    Raises PeerFault `saved.size` or `saved.span`.
+    """
+    if saved.archive.bytes > bytes_max:
+        raise PeerFault("saved.size", f"{saved.archive.bytes} bytes")
+    until = min(saved.at_ms, request.end_ms)
+    if saved.used_ms > max(0, until - request.start_ms) * len(request.units):
+        raise PeerFault("saved.span", "more than the lease had lasted")
+
+
 def check_tick(
-    tick: Tick, request: LeaseRequest, *, before: Tick | None, now: Millis, skew: MillisSpan
+    tick: Tick,
+    request: LeaseRequest,
+    *,
+    before: Tick | None,
+    now: Millis,
+    skew: MillisSpan,
+    saved_ms: MillisSpan | None = None,
 ) -> None:
     """Whether a renter may co-sign: it grows, and claims no more than the time there was.
 
-    `before` is the last tick that was co-signed. Raises PeerFault `tick.order`, `tick.amount`,
-    `tick.span` or `tick.future`.
+    `before` is the last tick that was co-signed. `saved_ms` is up to where the renter has what the
+    job saved, if no more is to be paid. Raises PeerFault `tick.order`, `tick.amount`, `tick.span`,
+    `tick.future` or `tick.lost`.
     """
     if tick.n < 1:
         raise PeerFault("tick.order", "ticks count from 1")
@@ -83,3 +117,6 @@ def check_tick(
         raise PeerFault("tick.span", "more than the lease has lasted")
     if tick.at_ms > now + skew:
         raise PeerFault("tick.future")
+    owed = 0 if before is None else before.used_ms
+    if saved_ms is not None and tick.used_ms > max(owed, saved_ms):
+        raise PeerFault("tick.lost", "work that the renter does not have")

@@ -26,7 +26,7 @@ from protocol.limits import (
 from protocol.payment import PaymentReference
 from protocol.rail import RailReceipt
 from protocol.signing import Signer, digest, is_signed
-from protocol.tick import Outcome, Tick
+from protocol.tick import Outcome, Saved, Tick
 from protocol.units import Digest, NetId, PublicKey
 
 KINDS: Final[dict[type[Wire], tuple[str, int]]] = {
@@ -39,6 +39,7 @@ KINDS: Final[dict[type[Wire], tuple[str, int]]] = {
     LeaseRequest: ("lease-request", QUOTE_BYTES_MAX),
     Tick: ("tick", TICK_BYTES_MAX),
     Outcome: ("outcome", OUTCOME_BYTES_MAX),
+    Saved: ("saved", TICK_BYTES_MAX),
     PaymentReference: ("payment", PAYMENT_BYTES_MAX),
     RailReceipt: ("rail", RAIL_RECEIPT_BYTES_MAX),
 }

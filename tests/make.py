@@ -17,7 +17,7 @@ from protocol.payment import PaymentReference, reference_of
 from protocol.rail import RailReceipt
 from protocol.scoring import AuctionRecord, Heard, Judged, Weights, order_of
 from protocol.signing import Signer, digest, peer_id_of
-from protocol.tick import ArchiveName, Outcome, Tick
+from protocol.tick import ArchiveName, Outcome, Saved, Tick
 from protocol.units import Digest, Micros, Millis, MillisSpan, NetId, PublicKey
 from protocol.wire import pack
 
@@ -302,6 +302,19 @@ def outcome(**changes: Any) -> Outcome:
             isolation="container",
             enforced="memory, processors, disk, no network",
             gpu="nvml",
+        ),
+        **changes,
+    )
+
+
+def saved(**changes: Any) -> Saved:
+    """What the job of that lease has saved after a minute."""
+    return replace(
+        Saved(
+            lease=LEASE,
+            used_ms=MillisSpan(120_000),
+            at_ms=Millis(NOW + 61_000),
+            archive=ArchiveName(digest=Digest(bytes(32)), bytes=2_048),
         ),
         **changes,
     )

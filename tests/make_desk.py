@@ -14,6 +14,7 @@ from p2pnode.cabinet import MemoryCabinet
 from p2pnode.matching.book import Follower, Offer
 from p2pnode.matching.desk import Books, Desk
 from p2pnode.matching.holds import Holds
+from p2pnode.matching.journal import Journal
 from p2pnode.matching.market import Market
 from p2pnode.matching.order import Order
 from p2pnode.matching.provider import Posting, Provider, Shelf
@@ -46,6 +47,8 @@ def shelf(**changes: Any) -> Shelf:
         "vram": Mebibytes(24_564),
         "source": "nvml",
         "units": make.UNITS,
+        "driver": "570.86.15",
+        "compute": (8, 9),
         **changes,
     }
     return Shelf(**fields)
@@ -84,6 +87,8 @@ def quoted(
     of: Shelf | None = None,
     by: Posting | None = None,
     turns: dict[bytes, Turn] | None = None,
+    now: Millis = make.NOW,
+    told: Micros | None = None,
 ) -> Bid | No:
     question = Question(rfq=rfq, digest=digest("rfq", encode(rfq)), renter=make.RENTER.public)
     return quote(
@@ -91,7 +96,8 @@ def quoted(
         shelf=of or shelf(),
         posting=by or posting(),
         turn_of=(turns or {}).get,
-        now=make.NOW,
+        now=now,
+        told=told,
     )
 
 
@@ -125,6 +131,7 @@ class Owner:
     asked: list[str] = field(default_factory=list)
     heard: list[Rfq] = field(default_factory=list)
     barred: dict[PublicKey, str] = field(default_factory=dict)
+    journal: Journal = field(default_factory=lambda: Journal(MemoryCabinet()))
     lie: Reply | None = None
     """Said to every question, if it is there."""
 
@@ -157,6 +164,7 @@ class Owner:
             bars=self.barred.get,
             admit_job=self._admit,
             on_grant=self.granted.append,
+            journal=self.journal,
             on_rfq=self.heard.append,
             clock=self.clock,
         )
@@ -294,7 +302,6 @@ def renter(
         ),
         ask=ask,
         reliability_ppm=lambda _owner: 950_000,
-        bars=barred.get,
         witness=witness,
         random_bytes=lambda count: next(thrown).to_bytes(count, "big"),
         clock=clock,

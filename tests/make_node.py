@@ -15,11 +15,11 @@ from p2pnode.config import Config, Network, Pricing
 from p2pnode.execution.engine import Run, RunId
 from p2pnode.execution.fake_engine import FakeEngine, Script
 from p2pnode.execution.gpu import SimulatedProbe
-from p2pnode.execution.materials import MemoryMaterials
+from p2pnode.execution.materials import Materials, MemoryMaterials
 from p2pnode.gpus import HostFacts, SimulatedGpus
 from p2pnode.home import find_home, make_folders
 from p2pnode.identity import Identity, create_identity, load_identity
-from p2pnode.jobs.baggage import MemoryBaggage
+from p2pnode.jobs.baggage import Baggage, MemoryBaggage
 from p2pnode.jobs.jobfile import ENDED, JobFile
 from p2pnode.network.memory_directory import MemoryDirectory, MemoryRegistry
 from p2pnode.network.memory_transport import MemoryHub, MemoryTransport
@@ -117,6 +117,7 @@ class Party:
         incarnation: int | None = None,
         script: Callable[[Run], Script] = _five,
         outputs: dict[RunId, bytes] | None = None,
+        checkpoints: dict[RunId, tuple[Millis, bytes]] | None = None,
         store: Store | None = None,
         guard: Guard | None = None,
         wrap: Callable[[Ports, Identity], Ports] = lambda ports, _identity: ports,
@@ -147,7 +148,7 @@ class Party:
             kept,
             incarnation=index if incarnation is None else incarnation,
             script=script,
-            outputs={} if outputs is None else outputs,
+            materials=MemoryMaterials({} if outputs is None else outputs, checkpoints),
             wrap=wrap,
             gpu=gpu,
         )
@@ -169,7 +170,8 @@ class Party:
             kept,
             incarnation=incarnation,
             script=_five,
-            outputs={},
+            materials=old.ports.materials,
+            baggage=old.ports.baggage,
             engine=old.ports.engine,
         )
 
@@ -181,7 +183,8 @@ class Party:
         *,
         incarnation: int,
         script: Callable[[Run], Script],
-        outputs: dict[RunId, bytes],
+        materials: Materials,
+        baggage: Baggage | None = None,
         wrap: Callable[[Ports, Identity], Ports] = lambda ports, _identity: ports,
         engine: FakeEngine | None = None,
         gpu: SimulatedGpus | None = None,
@@ -210,8 +213,8 @@ class Party:
                     probe=SimulatedProbe(identity.feed.public, gpus),
                     host=HostFacts(cpus=8, memory_mib=32_768, disk_mib=100_000),
                     engine=FakeEngine(script, clock=clock) if engine is None else engine,
-                    materials=MemoryMaterials(outputs),
-                    baggage=MemoryBaggage(),
+                    materials=materials,
+                    baggage=MemoryBaggage() if baggage is None else baggage,
                     cabinet=kept.cabinet,
                     ledger=self._ledger(identity, kept, clock, dice, incarnation=incarnation),
                     clock=clock,

@@ -33,6 +33,7 @@ from tests.protocol.key_cases import (
 from tests.protocol.lease_cases import (
     job_cases,
     outcome_cases,
+    saved_vectors,
     sealed_job_vectors,
     stream_cases,
     take_cases,
@@ -182,6 +183,7 @@ def vectors() -> dict[str, dict[str, Any]]:
         "job": {"cases": job_cases(), "sealed": sealed_job_vectors(), "weak_keys": weak_keys()},
         "tick": tick_vectors(),
         "outcome": {"net": net, "cases": outcome_cases()},
+        "saved": saved_vectors(),
         "payment": {"net": net, "cases": payment_cases(), "references": reference_vectors()},
         "rail": {"net": net, "cases": rail_cases()},
         "lease-stream": {"cases": stream_cases()},

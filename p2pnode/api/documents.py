@@ -5,8 +5,9 @@ A document has a schema name; within one schema version fields are only added.
 
 from typing import Literal
 
-import msgspec
 from msgspec import Struct
+
+from p2pnode.api.market_documents import ChangeDocument
 
 
 class NetworkDocument(Struct, frozen=True, kw_only=True):
@@ -64,6 +65,8 @@ class StatusDocument(Struct, frozen=True, kw_only=True):
     rss_bytes: int
     bytes_moved: int
     """Sent and received since the start."""
+    alerts: tuple[str, ...]
+    """What the owner should look at: a code, and a sentence."""
     bytes_per_hour: int
     """Sent and received, by the last hour or as far as the node goes back."""
     up_ms: int
@@ -104,6 +107,10 @@ class OfferListDocument(Struct, frozen=True, kw_only=True):
     """First failing constraint -> how many offers it ruled out."""
     left_out: int
     """Offers that fit but are beyond the limit."""
+    changes: tuple[ChangeDocument, ...] = ()
+    """Where none fits: each would be enough, the smallest first."""
+    unseen: str = ""
+    """What this node did not look at, if anything."""
 
 
 class ArrivalDocument(Struct, frozen=True, kw_only=True):
@@ -129,13 +136,6 @@ class ListedDocument(Struct, frozen=True, kw_only=True):
 
     schema: str = "p2pnode.directory/1"
     items: tuple[str, ...]
-
-
-class AskChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A new posted price."""
-
-    micro_per_gpu_hour: int = msgspec.field()
-    money: str
 
 
 class Problem(Struct, frozen=True, kw_only=True):

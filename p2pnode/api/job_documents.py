@@ -4,40 +4,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from p2pnode.config import PrimaryUse
 from protocol.advert import Tier
-
-
-class JobOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`p2pnode run`: what to run, on what, for how much."""
-
-    argv: tuple[str, ...]
-    variables: dict[str, str] = {}
-    image: str | None = None
-    input_folder: str | None = None
-    """A directory on the node's host; its content is what the job finds where it starts."""
-    nodes: int = 1
-    """More than one: `/v1/pools` takes it."""
-    gpus: int = 1
-    """On each node."""
-    vram_mib_min: int = 1
-    models: tuple[str, ...] = ()
-    regions: tuple[str, ...] = ()
-    tier: Tier = "silver"
-    money: str
-    ask_micro_max: int | None = None
-    total_micro_max: int | None = None
-    time_ms: int = 3_600_000
-    memory_mib: int = 2_048
-    cpus_milli: int = 1_000
-    pids: int = 256
-    disk_mib: int = 1_024
-    log_bytes: int = 16_777_216
-    output_bytes: int = 1_073_741_824
-    patience_ms: int = 30_000
-    witnesses: tuple[str, ...] = ()
-    """Feeds or peers that must cosign a lease before it is accepted; empty: those configured."""
-    quorum: int = 0
-    """How many of them; 0: more than half."""
 
 
 class OutcomeDocument(Struct, frozen=True, kw_only=True):
@@ -56,6 +24,16 @@ class OutcomeDocument(Struct, frozen=True, kw_only=True):
     gpu: Literal["nvml", "simulated"]
 
 
+class PrimaryDocument(Struct, frozen=True, kw_only=True):
+    """A job on its renter's own primary."""
+
+    use: PrimaryUse
+    phase: str
+    why: str
+    """For which it left, or what it waits for."""
+    exit_code: int | None
+
+
 class JobDocument(Struct, frozen=True, kw_only=True):
     """One job of this renter."""
 
@@ -66,6 +44,11 @@ class JobDocument(Struct, frozen=True, kw_only=True):
     created_ms: int
     argv: tuple[str, ...]
     attempt: int
+    preemptions: int
+    """How often an owner took its units back."""
+    tier: Tier
+    saved_bytes: int | None
+    """Of the last checkpoint that is here."""
     owner: str | None
     """Peer id of the lease's owner."""
     lease: str | None
@@ -80,6 +63,8 @@ class JobDocument(Struct, frozen=True, kw_only=True):
     """A directory of files, in order of their names."""
     output_path: str
     has_receipt: bool
+    primary: PrimaryDocument | None
+    """Null where only the market is asked."""
 
 
 class JobListDocument(Struct, frozen=True, kw_only=True):
@@ -131,6 +116,31 @@ class LeaseDocument(Struct, frozen=True, kw_only=True):
     tier: str
     is_accepted: bool
     reason: str | None
+
+
+class YieldOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Take units back from bronze leases, with more notice than was agreed or none."""
+
+    grace_ms: int = 0
+    why: str = "the owner wants its GPU"
+
+
+class YieldedDocument(Struct, frozen=True, kw_only=True):
+    """A lease of ours, and when its units are free."""
+
+    lease: str
+    tier: Tier
+    units: tuple[str, ...]
+    free_ms: int
+    is_taken_back: bool
+    """Else it runs its time, because its tier is never broken or it ends before anyway."""
+
+
+class YieldDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode lease stop --yield` and `gpu reclaim`."""
+
+    schema: str = "p2pnode.lease.yield/1"
+    items: tuple[YieldedDocument, ...]
 
 
 class LeaseListDocument(Struct, frozen=True, kw_only=True):

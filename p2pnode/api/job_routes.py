@@ -11,11 +11,13 @@ from p2pnode.api.job_documents import (
     FetchOrder,
     JobDocument,
     JobListDocument,
-    JobOrder,
     LeaseListDocument,
     ReceiptCheck,
     ReceiptDocument,
+    YieldDocument,
+    YieldOrder,
 )
+from p2pnode.api.wanted_documents import JobOrder
 
 LOG_BYTES_MAX = 1_048_576
 
@@ -34,6 +36,7 @@ class JobServices(Protocol):
     def auction(self, name: str) -> AuctionDocument: ...
     def auction_file(self, name: str) -> bytes: ...
     def leases(self) -> LeaseListDocument: ...
+    def take_back(self, name: str | None, order: YieldOrder) -> YieldDocument: ...
 
 
 def job_routes(services: JobServices) -> list[HTTPRouteHandler]:
@@ -82,10 +85,21 @@ def job_routes(services: JobServices) -> list[HTTPRouteHandler]:
     async def check(data: JSONBody[ReceiptCheck]) -> ReceiptDocument:
         return services.check(data.hex)
 
+    jobs = [submit, list_jobs, show, cancel, read_log, fetch, receipt, bids, check]
+    return [*jobs, *_lease_routes(services)]
+
+
+def _lease_routes(services: JobServices) -> list[HTTPRouteHandler]:
     @get("/v1/leases")
     async def leases() -> LeaseListDocument:
         return services.leases()
 
-    return [
-        submit, list_jobs, show, cancel, read_log, fetch, receipt, bids, auction, check, leases,
-    ]  # fmt: skip
+    @post("/v1/leases/{name:str}/yield", status_code=200)
+    async def take_back(name: FromPath[str], data: JSONBody[YieldOrder]) -> YieldDocument:
+        return services.take_back(name, data)
+
+    @post("/v1/gpus/reclaim", status_code=200)
+    async def reclaim(data: JSONBody[YieldOrder]) -> YieldDocument:
+        return services.take_back(None, data)
+
+    return [leases, take_back, reclaim]

@@ -9,8 +9,10 @@ from p2pnode.api import (
     documents,
     job_documents,
     ledger_documents,
+    market_documents,
     money_documents,
     own_documents,
+    owner_documents,
     pool_documents,
     reputation_documents,
 )
@@ -26,8 +28,10 @@ def _named() -> dict[str, type[msgspec.Struct]]:
         documents,
         job_documents,
         ledger_documents,
+        market_documents,
         money_documents,
         own_documents,
+        owner_documents,
         pool_documents,
         reputation_documents,
     ):

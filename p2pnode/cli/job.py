@@ -67,6 +67,8 @@ def show(name: str, home: Path | None, as_json: bool) -> None:
         return
     for key in ("id", "state", "why", "attempt", "owner", "lease", "log_path"):
         say(f"{key:<10} {document[key]}")
+    if at := document["primary"]:
+        say(f"{'primary':<10} {at['use']}: {at['phase']} {at['why']}".rstrip())
     if document["outcome"]:
         say(f"{'outcome':<10} {summary(document, None)}")
         say(f"{'enforced':<10} {document['outcome']['enforced']}")

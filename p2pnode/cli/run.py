@@ -9,18 +9,19 @@ from typing import IO, Any
 import click
 
 from p2pnode.cli.client import get, get_log, post
-from p2pnode.cli.exits import ENDED, exit_code
+from p2pnode.cli.exits import ENDED, EXIT_NO_MATCH, exit_code
 from p2pnode.cli.output import home_option, json_option, note, print_document, say, short
+from p2pnode.cli.preset import with_preset
 from p2pnode.cli.several import run_on_several
+from p2pnode.cli.wanted import constraints_of, money_of, wanted_options
+from p2pnode.cli.why import print_hint
 from p2pnode.execution.run_log import gap_line
 from p2pnode.home import find_home
 from p2pnode.quantities import (
     format_money,
     mib_ceil,
-    parse_rate,
     parse_size,
     parse_span,
-    parse_sum,
 )
 from protocol.errors import LocalFault
 from protocol.units import Micros
@@ -30,18 +31,14 @@ POLL_S = 0.2
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option("--nodes", default=1, show_default=True, help="Nodes, all of them or none.")
-@click.option("--gpus", default=1, show_default=True, help="GPUs on one node.")
-@click.option("--vram", help="Least memory of each GPU, for example 24GB.")
-@click.option("--model", multiple=True, help="Part of the GPU's name; may be repeated.")
-@click.option("--region", multiple=True, help="ISO 3166 country; may be repeated.")
-@click.option("--tier", default="silver", show_default=True, help="silver or bronze.")
-@click.option("--max-price", help="Most per GPU-hour, for example '0.45 USD/gpu-h'.")
-@click.option("--max-total", help="Most for the whole job, for example '1.20 USD'.")
+@wanted_options
 @click.option("--time", "time_limit", default="1h", show_default=True, help="Time limit.")
 @click.option("--memory", default="2GiB", show_default=True, help="Memory limit.")
 @click.option("--cpus", default="1", show_default=True, help="Cores, for example 2 or 0.5.")
+@click.option("--disk", default="1GiB", show_default=True, help="Disk limit.")
 @click.option("--env", "-e", multiple=True, help="NAME=VALUE; may be repeated.")
 @click.option("--image", help="Image by digest, for nodes that run containers.")
+@click.option("--preset", help="An image, and the CUDA it needs, by a name of `preset list`.")
 @click.option(
     "--input",
     "-i",
@@ -66,6 +63,25 @@ POLL_S = 0.2
     "--witness", multiple=True, help="Feed or peer that must cosign the lease; may be repeated."
 )
 @click.option("--quorum", default=0, help="How many of the witnesses; by default over half.")
+@click.option(
+    "--notice", help="Warning that a bronze job needs to save its work (default for bronze: 30s)."
+)
+@click.option(
+    "--notice-signal",
+    type=click.Choice(["USR1", "USR2", "HUP", "INT", "TERM"]),
+    help="What wakes it then, if it handles it; $P2PNODE_NOTICE appears in any case.",
+)
+@click.option(
+    "--checkpoint",
+    help="How often what it saves in $P2PNODE_CHECKPOINT is fetched (default for bronze: 1m).",
+)
+@click.option("--after-preemptions", type=int, help="So many interruptions are enough.")
+@click.option("--then", default="silver", show_default=True, help="The tier after them.")
+@click.option(
+    "--primary",
+    type=click.Choice(["never", "first", "only", "fallback"]),
+    help="Your own cluster: before the market, instead of it, or where nobody there fits.",
+)
 @click.option("--detach", is_flag=True, help="Print the job's id and leave it to the node.")
 @home_option
 @json_option
@@ -80,7 +96,7 @@ def run(
     """
     node = find_home(home).socket
     money = get(node, "/v1/status")["network"]["money"]
-    order = order_of(money, wanted)
+    order = order_of(money, with_preset(home, wanted))
     if order["nodes"] > 1:
         run_on_several(node, order, output=output, is_detached=detach, as_json=as_json)
     job = post(node, "/v1/jobs", order)
@@ -98,36 +114,34 @@ def run(
     if as_json:
         print_document(job)
     note(summary(job, output))
+    if exit_code(job) == EXIT_NO_MATCH:
+        print_hint(node, job["id"])
     click.get_current_context().exit(exit_code(job))
 
 
 def order_of(money: str, wanted: dict[str, Any]) -> dict[str, Any]:
     """The options as the API takes them. Raises LocalFault."""
-    price = parse_rate(wanted["max_price"]) if wanted["max_price"] else None
-    total = parse_sum(wanted["max_total"]) if wanted["max_total"] else None
-    for named in (price, total):
-        if named is not None and named.code != money:
-            raise LocalFault(f"this network pays in {money}, not in {named.code}.")
     return {
         "argv": list(wanted["command"]),
         "variables": variables_of(wanted["env"]),
         "image": wanted["image"],
         "input_folder": os.path.abspath(wanted["input_folder"]) if wanted["input_folder"] else None,  # noqa: PTH100
         "nodes": wanted["nodes"],
-        "gpus": wanted["gpus"],
-        "vram_mib_min": mib_ceil(parse_size(wanted["vram"])) if wanted["vram"] else 1,
-        "models": list(wanted["model"]),
-        "regions": [code.upper() for code in wanted["region"]],
-        "tier": wanted["tier"],
-        "money": money,
-        "ask_micro_max": price.micros if price else None,
-        "total_micro_max": total.micros if total else None,
+        **constraints_of(wanted),
+        "money": money_of(wanted) or money,
         "time_ms": parse_span(wanted["time_limit"]),
         "memory_mib": mib_ceil(parse_size(wanted["memory"])),
         "cpus_milli": thousandths(wanted["cpus"]),
+        "disk_mib": mib_ceil(parse_size(wanted["disk"])),
         "patience_ms": parse_span(wanted["patience"]),
         "witnesses": list(wanted["witness"]),
         "quorum": wanted["quorum"],
+        "notice_ms": parse_span(wanted["notice"]) if wanted["notice"] else None,
+        "notice_signal": wanted["notice_signal"],
+        "checkpoint_ms": parse_span(wanted["checkpoint"]) if wanted["checkpoint"] else None,
+        "after_preemptions": wanted["after_preemptions"],
+        "then_tier": wanted["then"],
+        "primary": wanted["primary"],
     }
 
 
@@ -180,6 +194,9 @@ def print_log(node: Path, job: str, offset: int, out: IO[bytes]) -> int:
 
 
 def _state_line(job: dict[str, Any]) -> str:
+    if job["state"] == "primary":
+        at = job["primary"]
+        return f"{at['phase']} on the primary{': ' + at['why'] if at['why'] else ''}"
     if job["state"] == "matching":
         return f"looking for an offer{': ' + job['why'] if job['why'] else ''}"
     if job["state"] in {"staging", "running"} and job["micro_per_gpu_hour"] is not None:
@@ -192,6 +209,8 @@ def _state_line(job: dict[str, Any]) -> str:
 def summary(job: dict[str, Any], output: Path | None) -> str:
     """The last line: how it ended, how long it took, what it cost, what is simulated."""
     outcome = job["outcome"]
+    if job["primary"] and job["primary"]["exit_code"] is not None:
+        return f"{job['id']} {job['state']}: exit {job['primary']['exit_code']} on the primary"
     if outcome is None:
         return f"{job['id']} failed: {job['why']}"
     how = f"exit {outcome['exit_code']}" if outcome["cause"] == "exit" else outcome["cause"]

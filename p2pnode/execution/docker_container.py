@@ -97,6 +97,8 @@ def _environment(run: Run, workspace: Workspace, of_image: list[str]) -> list[st
         "HOME": WORK,
         "TMPDIR": _inside(workspace, workspace.scratch),
         "P2PNODE_OUT": _inside(workspace, workspace.out),
+        "P2PNODE_CHECKPOINT": _inside(workspace, workspace.checkpoint),
+        "P2PNODE_NOTICE": _inside(workspace, workspace.notice),
         # Lets the init pass TERM on to the job's children too.
         "TINI_KILL_PROCESS_GROUP": "1",
         "LD_LIBRARY_PATH": _LIBRARIES,

@@ -1,4 +1,4 @@
-"""Runs jobs in containers. See Engine; only this module talks to Docker.
+"""Runs jobs in containers. See Engine; `docker_client` talks to Docker.
 
 `run` watches the containers while the node is up: it copies logs, ends runs at their limits of
 time and disk, and notes how they ended. While the node is down they go on, within what the kernel
@@ -6,31 +6,14 @@ enforces; Docker holds their logs and how they ended, and `run` catches up.
 """
 
 import logging
-import os
-import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
-import docker
 import trio
-from docker.errors import APIError, DockerException, NotFound
-from docker.types import CancellableStream
 
 from p2pnode.clock import WallClock
-from p2pnode.execution.docker_container import (
-    LABEL_NODE,
-    LABEL_RUN,
-    Ground,
-    Json,
-    check_image_name,
-    check_made_as_asked,
-    container_of,
-    name_of,
-)
-from p2pnode.execution.docker_ground import API, read_ground
+from p2pnode.execution.docker_client import Docker
+from p2pnode.execution.docker_container import Ground, check_image_name, container_of, name_of
 from p2pnode.execution.docker_image import ImageArchive
 from p2pnode.execution.docker_records import (
     Bounds,
@@ -43,10 +26,10 @@ from p2pnode.execution.docker_records import (
     started_runs,
     unfinished_runs,
 )
-from p2pnode.execution.docker_run import Chunks, DockerRun, Threads
-from p2pnode.execution.engine import Ending, LogPart, Run, RunId
+from p2pnode.execution.docker_run import DockerRun, Threads
+from p2pnode.execution.engine import Ending, LogPart, Notice, Run, RunId
 from p2pnode.execution.run_log import read_part
-from p2pnode.execution.workspace import Workspace, workspace_of
+from p2pnode.execution.workspace import Workspace, workspace_of, write_notice
 from p2pnode.home import host_faults
 from protocol.advert import Isolation
 from protocol.errors import LocalFault, Unavailable
@@ -54,162 +37,12 @@ from protocol.units import MillisSpan
 
 log = logging.getLogger(__name__)
 
-CALL_S: Final = 60
-"""The longest silence in one call of Docker; what is slower counts as no answer."""
 CALLS_MAX: Final = 8
 """Calls at the same time, so that slow ones do not take threads from the rest of the node."""
 FOLLOWERS_MAX: Final = 64
 """Logs that are followed at the same time; the others wait."""
 RUNS_MAX: Final = 1_024
 """Runs that were started while nobody watched."""
-
-T = TypeVar("T")
-
-
-class Docker:
-    """The calls of Docker that we make; each blocks.
-
-    Raises LocalFault if Docker refuses, Unavailable if it does not answer.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._socket = path
-        self._api: Any = docker.APIClient(f"unix://{path}", version=API, timeout=CALL_S)
-
-    def ground(self) -> Ground:
-        """The self-check. Raises LocalFault if jobs must not be run with this engine."""
-        with self._asking():
-            info, version = self._api.info(), self._api.version(api_version=False)
-        ground = read_ground(info, version, user=os.geteuid(), group=os.getegid())
-        # Podman and others take a runtime that does not exist, and so perhaps other things.
-        probe = {"Image": f"sha256:{'0' * 64}", "HostConfig": {"Runtime": "no-such-xyz"}}
-        try:
-            made = self._api.create_container_from_config(probe)
-        except APIError as error:
-            if error.status_code == 400 and "no-such-xyz" in str(error.explanation):
-                return ground
-        except OSError as error:
-            raise Unavailable(f"the container engine does not answer: {error}") from error
-        else:
-            self.remove(made["Id"])
-        raise LocalFault(
-            "the container engine ignores what it does not understand, so it enforces nothing",
-            "run Docker itself, not podman, on the socket",
-        )
-
-    def close(self) -> None:
-        """No connection is kept; the next call makes a new one."""
-        self._api.close()
-
-    def image(self, image: str) -> Json | None:
-        """What is known of the image; None if it is not here."""
-        with self._asking():
-            return _if_there(self._api.inspect_image, image)
-
-    def load(self, archive: bytes) -> None:
-        """The image is here."""
-        with self._asking():
-            for line in self._api.load_image(archive):
-                if "error" in line:
-                    raise LocalFault(f"the image cannot be loaded: {line['error']}")
-
-    def inspect(self, name: str) -> Json | None:
-        """What is known of the container; None if there is none."""
-        with self._asking():
-            return _if_there(self._api.inspect_container, name)
-
-    def create(self, name: str, asked: Json) -> None:
-        """The container is there, not started; raises LocalFault if it is not what was asked."""
-        with self._asking():
-            self._api.create_container_from_config(asked, name)
-        try:
-            check_made_as_asked(asked, self.inspect(name) or {})
-        except LocalFault:
-            self.remove(name)
-            raise
-
-    def start(self, name: str) -> None:
-        """The container runs, or did; nothing happens if it does. Raises LocalFault: it is gone."""
-        try:
-            with self._asking():
-                self._api.start(name)
-        except LocalFault:
-            self.remove(name)
-            raise
-
-    def kill(self, name: str, signal: str) -> None:
-        """Signal the container; nothing happens if it is over or gone."""
-        with self._asking():
-            try:
-                self._api.kill(name, signal)
-            except APIError as error:
-                if error.status_code not in {404, 409}:
-                    raise
-
-    def remove(self, name: str) -> None:
-        """There is no such container; nothing of it goes on."""
-        with self._asking():
-            _if_there(partial(self._api.remove_container, v=True, force=True), name)
-
-    def runs(self, node: str) -> list[str]:
-        """The ids of this node's runs that have a container."""
-        with self._asking():
-            found = self._api.containers(all=True, filters={"label": f"{LABEL_NODE}={node}"})
-        return sorted(each["Labels"][LABEL_RUN] for each in found)
-
-    def open_log(self, name: str, since: str, *, follow: bool) -> Chunks | None:
-        """(chunks, close): the log in frames; `close` ends a read that waits in another thread.
-
-        None if there is no such container.
-        """
-        options = {"stdout": 1, "stderr": 1, "timestamps": 1, "follow": int(follow), "since": since}
-        # docker-py's own call drops the frames, with which the instants would be lost.
-        url = f"{self._api.base_url}/v{API}/containers/{name}/logs"
-        with self._asking():
-            response = self._api.get(url, params=options, stream=True, timeout=(CALL_S, None))
-        if response.status_code == 200:
-            return _chunks(response), partial(_shut, response)
-        response.close()
-        if response.status_code == 404:
-            return None
-        raise Unavailable(f"no log of {name}: HTTP {response.status_code}")
-
-    @contextmanager
-    def _asking(self) -> Iterator[None]:
-        """Around each call; see the class for what is raised."""
-        try:
-            # Docker-py leaks the socket of a connection that fails, so it is tried here first.
-            with socket.socket(socket.AF_UNIX) as trial:
-                trial.settimeout(CALL_S)
-                trial.connect(str(self._socket))
-            yield
-        except APIError as error:
-            if error.status_code == 409:
-                raise Unavailable(f"the container engine is at it: {error.explanation}") from error
-            what = f"the container engine refuses: {error.explanation or error}"
-            raise LocalFault(what) from error
-        except (OSError, DockerException) as error:
-            raise Unavailable(f"the container engine does not answer: {error}") from error
-
-
-def _if_there(call: Callable[[str], T], name: str) -> T | None:
-    try:
-        return call(name)
-    except NotFound:
-        return None
-
-
-def _chunks(response: Any) -> Iterator[bytes]:  # noqa: ANN401 - docker-py has no types
-    try:
-        yield from response.iter_content(None)
-    finally:
-        response.close()
-
-
-def _shut(response: Any) -> None:  # noqa: ANN401 - docker-py has no types
-    # It reaches for the socket through three layers, which are gone where the stream has ended.
-    with suppress(OSError, AttributeError):
-        CancellableStream(None, response).close()
 
 
 class DockerEngine:
@@ -320,6 +153,16 @@ class DockerEngine:
             return await known.wait_end()
         await known.end("stopped", "", "KILL")
         return await known.wait_end()
+
+    async def warn(self, run: RunId, notice: Notice) -> None:
+        known = self._runs.get(run)
+        if known is None or not await known.has_begun():
+            await self._ending_of(run)
+            return
+        await self._threads.file(write_notice, known.workspace, notice)
+        if notice.signal is not None:
+            # Its init passes it on to the whole group.
+            await self._threads.call(self._docker.kill, name_of(run), f"SIG{notice.signal}")
 
     async def adopt(self) -> tuple[RunId, ...]:
         return await self._threads.file(started_runs, self._jobs)

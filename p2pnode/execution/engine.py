@@ -10,19 +10,22 @@ from dataclasses import dataclass, field
 from typing import Literal, NewType, Protocol
 
 from protocol.advert import Isolation
-from protocol.job import JobLimits
+from protocol.job import JobLimits, NoticeSignal
 from protocol.units import Millis, MillisSpan
 
 RunId = NewType("RunId", str)
 """The lease's id in lower-case hex; it names the run's workspace too, see `workspace_of`."""
 
-Cause = Literal["exit", "signal", "memory", "time", "disk", "pids", "stopped", "engine"]
+Cause = Literal[
+    "exit", "signal", "memory", "time", "disk", "pids", "stopped", "preempted", "engine"
+]
 """Why a run ended.
 
 `exit`: by itself; `exit_code` says how, 127 if there is no such program and 126 if it cannot be
 executed. `signal`: by a signal that the engine did not send. `memory`, `time`, `disk`, `pids`: the
-engine ended it at that limit, or the kernel did. `stopped`: the node asked for it. `engine`: the
-engine or its host failed; the job is not to blame.
+engine ended it at that limit, or the kernel did. `stopped`: the node asked for it. `preempted`: the
+same after a notice, which no engine tells. `engine`: the engine or its host failed; the job is not
+to blame.
 """
 
 
@@ -31,7 +34,8 @@ class Run:
     """One program to run once, in the workspace that has its id.
 
     The job's own directory there is `work`, where its input lies already; it finds the path of
-    `work/out` in P2PNODE_OUT, and what it leaves in it is its output.
+    `work/out` in P2PNODE_OUT, and what it leaves in it is its output. Likewise P2PNODE_CHECKPOINT
+    is where it saves its work, and P2PNODE_NOTICE the file that a notice makes appear.
     """
 
     id: RunId
@@ -60,6 +64,17 @@ class Ending:
     """One line for people."""
     started_ms: Millis
     ended_ms: Millis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """A job is to save its work: its units are taken back."""
+
+    deadline_ms: Millis
+    """What goes on then is killed."""
+    reason: str
+    signal: NoticeSignal | None
+    """What the job says that it handles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +118,12 @@ class Engine(Protocol):
         """End the run: TERM to all of it, KILL to what is left after the grace.
 
         Returns when nothing goes on. Of a run that is over, the ending it had. Raises as `wait`.
+        """
+
+    async def warn(self, run: RunId, notice: Notice) -> None:
+        """Let the run's job know: the file appears, then its process group gets the signal.
+
+        May be repeated; nothing happens to a run that is over. Raises as `wait`.
         """
 
     async def adopt(self) -> tuple[RunId, ...]:

@@ -7,10 +7,13 @@ from typing import Final
 import trio
 
 from p2pnode.clock import WallClock
-from p2pnode.execution.engine import Cause, Ending, LogPart, Run, RunId
+from p2pnode.execution.engine import Cause, Ending, LogPart, Notice, Run, RunId
 from protocol.advert import Isolation
 from protocol.errors import LocalFault
 from protocol.units import Millis, MillisSpan
+
+SAVED_CODE: Final = 75
+"""EX_TEMPFAIL: a program that has saved its work and wants to go on elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +28,8 @@ class Script:
     """All of it is there from the start."""
     obeys_stop: bool = True
     """Whether it ends at once when it is asked to; otherwise when the grace is over."""
+    saves_ms: MillisSpan | None = None
+    """How long it takes to save after a notice; then it ends by itself. None: it goes on."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,6 +40,7 @@ class _Going:
     started_s: float
     last: Ending
     """How it will end, or has ended."""
+    notices: list[Notice] = field(default_factory=list)
     changed: trio.Event = field(default_factory=trio.Event)
     """Set, and another takes its place, when `last` becomes an earlier one."""
 
@@ -46,6 +52,13 @@ class _Going:
     @property
     def is_over(self) -> bool:
         return trio.current_time() >= self.ends_s
+
+    def end_earlier(self, ending: Ending) -> None:
+        """Unless it is over, or ends before that anyway."""
+        if not self.is_over and ending.ended_ms < self.last.ended_ms:
+            self.last = ending
+            self.changed.set()
+            self.changed = trio.Event()
 
 
 class FakeEngine:
@@ -98,16 +111,34 @@ class FakeEngine:
         passed = round((trio.current_time() - going.started_s) * 1_000)
         obeys = going.script.obeys_stop
         ended = Millis(going.started_ms + passed + (0 if obeys else grace_ms))
-        if not going.is_over and ended < going.last.ended_ms:
-            going.last = Ending(
-                cause="stopped",
-                signal=15 if obeys else 9,
-                started_ms=going.started_ms,
-                ended_ms=ended,
-            )
-            going.changed.set()
-            going.changed = trio.Event()
+        ending = Ending(
+            cause="stopped",
+            signal=15 if obeys else 9,
+            started_ms=going.started_ms,
+            ended_ms=ended,
+        )
+        going.end_earlier(ending)
         return await self.wait(run)
+
+    async def warn(self, run: RunId, notice: Notice) -> None:
+        going = self._going(run)
+        await trio.lowlevel.checkpoint()
+        if going.is_over:
+            return
+        going.notices.append(notice)
+        if going.script.saves_ms is not None:
+            passed = round((trio.current_time() - going.started_s) * 1_000)
+            ending = Ending(
+                cause="exit",
+                exit_code=SAVED_CODE,
+                started_ms=going.started_ms,
+                ended_ms=Millis(going.started_ms + passed + going.script.saves_ms),
+            )
+            going.end_earlier(ending)
+
+    def notices(self, run: RunId) -> tuple[Notice, ...]:
+        """Those that the run has had."""
+        return tuple(self._going(run).notices)
 
     async def adopt(self) -> tuple[RunId, ...]:
         await trio.lowlevel.checkpoint()

@@ -10,13 +10,14 @@ import trio
 from msgspec import UNSET
 
 from p2pnode.execution.shop import Shop
-from p2pnode.execution.worker import Worker
+from p2pnode.execution.worker import Worker, parcels_of
+from p2pnode.execution.workspace import Parcel
 from p2pnode.network.frames import FrameReader, write_frame
 from protocol.codec import decode, encode
 from protocol.errors import PeerFault
 from protocol.lease_stream import Open, Part
 from protocol.limits import FRAME_BYTES_MAX, PART_BYTES_MAX
-from protocol.tick import Outcome
+from protocol.tick import Outcome, Saved
 from protocol.units import Digest
 from protocol.wire import unpack
 
@@ -45,8 +46,10 @@ async def serve_renter(
         asked = decode(frame, Open, size_max=OPEN_BYTES_MAX)
         worker = worker_for(asked.lease)
         match asked.want:
-            case "input":
-                await _take_input(stream, reader, shop, worker)
+            case "input" | "resume" as what:
+                await _take_parcel((stream, reader), shop, worker, what)
+            case "checkpoint":
+                await _send_checkpoint(stream, shop, worker, asked.offset)
             case "log":
                 await _send_log(stream, shop, worker, asked.offset)
             case "output":
@@ -62,25 +65,53 @@ async def _send(stream: trio.abc.Stream, part: Part) -> None:
     await write_frame(stream, encode(part))
 
 
-async def _take_input(
-    stream: trio.abc.Stream, reader: FrameReader, shop: Shop, worker: Worker
+async def _take_parcel(
+    link: tuple[trio.abc.Stream, FrameReader], shop: Shop, worker: Worker, what: Parcel
 ) -> None:
-    """Say what we have, take the rest, say that it is whole."""
-    if worker.job is None or worker.job.input is UNSET:
-        raise PeerFault("input.none", "the job names no input")
-    size = worker.job.input.bytes
-    have = await shop.materials.have(worker.run_id)
+    """Say what we have, take the rest, say that it is whole; or that the job has ended."""
+    stream, reader = link
+    named = None if worker.job is None else parcels_of(worker.job)[what]
+    if named is None:
+        raise PeerFault("input.none", f"the job names no {what}")
+    size = named.bytes
+    have = await shop.materials.have(worker.run_id, what)
+    if worker.ended.is_set():
+        await _send_outcome(stream, worker, 0)
+        return
     await _send(stream, Part(offset=have))
-    while have < size:
+    while have < size and not worker.ended.is_set():
         frame = await reader.next()
         if frame is None:
             return
         part = decode(frame, Part, size_max=FRAME_BYTES_MAX)
         if part.b is UNSET or part.offset + len(part.b) > size:
             raise PeerFault("input.size", "more than the job names")
-        have = await shop.materials.take(worker.run_id, offset=part.offset, piece=part.b)
-    worker.input_came.set()
+        have = await shop.materials.take(worker.run_id, offset=part.offset, piece=part.b, what=what)
+    worker.parcel_came()
     await _send(stream, Part(offset=have))
+
+
+async def _send_checkpoint(
+    stream: trio.abc.Stream, shop: Shop, worker: Worker, offset: int
+) -> None:
+    """What the job saved last, or from the middle on what was sent last; a count if nothing."""
+    saved = worker.saves.last if offset else await worker.saves.look()
+    if saved is None:
+        await _send(stream, Part(offset=0))
+        return
+    await _send(stream, Part(offset=offset, saved=saved))
+    archive = unpack(saved, shop.net, Saved).body.archive
+    while offset < archive.bytes:
+        piece = await shop.materials.saved(
+            worker.run_id,
+            archive.digest,
+            offset=offset,
+            size_max=min(PART_BYTES_MAX, archive.bytes - offset),
+        )
+        if not piece:
+            raise PeerFault("checkpoint.gone")
+        await _send(stream, Part(offset=offset, b=piece))
+        offset += len(piece)
 
 
 async def _send_log(stream: trio.abc.Stream, shop: Shop, worker: Worker, offset: int) -> None:

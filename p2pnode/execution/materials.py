@@ -1,31 +1,50 @@
 """What a job starts with and leaves behind: the Materials port, and its form in memory."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Protocol
 
 import trio
 
 from p2pnode.execution.engine import RunId
+from p2pnode.execution.workspace import Parcel
 from protocol.errors import PeerFault
 from protocol.job import Input, JobLimits
 from protocol.tick import ArchiveName
-from protocol.units import Digest
+from protocol.units import Digest, Millis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Something that a job has saved."""
+
+    at_ms: Millis
+    archive: ArchiveName
 
 
 class Materials(Protocol):
     """Archives of runs. All of it is kept until `remove`, also over a crash."""
 
-    async def have(self, run: RunId) -> int:
-        """How many bytes of the input have arrived."""
+    async def have(self, run: RunId, what: Parcel = "input") -> int:
+        """How many bytes of it have arrived."""
 
-    async def take(self, run: RunId, *, offset: int, piece: bytes) -> int:
-        """Keep a piece of the input; what there is then. A gap or an overlap is PeerFault."""
+    async def take(self, run: RunId, *, offset: int, piece: bytes, what: Parcel = "input") -> int:
+        """Keep a piece of it; what there is then. A gap or an overlap is PeerFault."""
 
-    async def prepare(self, run: RunId, wanted: Input | None, limits: JobLimits, /) -> None:
+    async def prepare(
+        self,
+        run: RunId,
+        wanted: Input | None,
+        limits: JobLimits,
+        /,
+        *,
+        resumed: Input | None = None,
+    ) -> None:
         """Make the run's directory, with its input unpacked in it; repeating it is harmless.
 
-        Raises PeerFault `archive.*` if the input is not what was named, or is not safe.
+        `resumed` is what the job saved elsewhere. Raises PeerFault `archive.*` if either is not
+        what was named, or is not safe.
         """
 
     async def collect(self, run: RunId, limits: JobLimits, /) -> ArchiveName | None:
@@ -37,6 +56,15 @@ class Materials(Protocol):
     async def output(self, run: RunId, *, offset: int, size_max: int) -> bytes:
         """A piece of the packed output; empty at its end."""
 
+    async def save(self, run: RunId, limits: JobLimits, /) -> Snapshot | None:
+        """Pack the last whole thing that the job saved; None if there is none.
+
+        The same while the job saves nothing newer. Raises PeerFault `archive.*` as `collect`.
+        """
+
+    async def saved(self, run: RunId, digest: Digest, *, offset: int, size_max: int) -> bytes:
+        """A piece of what `save` packed; empty at its end, or if it is no longer kept."""
+
     async def remove(self, run: RunId) -> None:
         """Forget everything of the run."""
 
@@ -44,27 +72,46 @@ class Materials(Protocol):
 class MemoryMaterials:
     """See Materials. For worlds: inputs are checked and forgotten, outputs are what they say."""
 
-    def __init__(self, outputs: Mapping[RunId, bytes]) -> None:
+    def __init__(
+        self,
+        outputs: Mapping[RunId, bytes],
+        checkpoints: Mapping[RunId, tuple[Millis, bytes]] | None = None,
+    ) -> None:
+        """`checkpoints` is what the jobs have saved last, and when."""
         self._outputs = outputs
-        self._inputs: dict[RunId, bytes] = {}
+        self._checkpoints = {} if checkpoints is None else checkpoints
+        self._parcels: dict[tuple[RunId, Parcel], bytes] = {}
 
-    async def have(self, run: RunId) -> int:
-        await trio.lowlevel.checkpoint()
-        return len(self._inputs.get(run, b""))
+    def resumed(self, run: RunId) -> bytes:
+        """What the run found of its work elsewhere."""
+        return self._parcels.get((run, "resume"), b"")
 
-    async def take(self, run: RunId, *, offset: int, piece: bytes) -> int:
+    async def have(self, run: RunId, what: Parcel = "input") -> int:
         await trio.lowlevel.checkpoint()
-        before = self._inputs.get(run, b"")
+        return len(self._parcels.get((run, what), b""))
+
+    async def take(self, run: RunId, *, offset: int, piece: bytes, what: Parcel = "input") -> int:
+        await trio.lowlevel.checkpoint()
+        before = self._parcels.get((run, what), b"")
         if offset != len(before):
             raise PeerFault("input.offset")
-        self._inputs[run] = before + piece
-        return len(self._inputs[run])
+        self._parcels[run, what] = before + piece
+        return len(self._parcels[run, what])
 
-    async def prepare(self, run: RunId, wanted: Input | None, _limits: JobLimits) -> None:
+    async def prepare(
+        self,
+        run: RunId,
+        wanted: Input | None,
+        _limits: JobLimits,
+        *,
+        resumed: Input | None = None,
+    ) -> None:
         await trio.lowlevel.checkpoint()
-        got = self._inputs.get(run, b"")
-        if wanted is not None and sha256(got).digest() != wanted.digest:
-            raise PeerFault("archive.digest")
+        parcels: tuple[tuple[Parcel, Input | None], ...] = (("input", wanted), ("resume", resumed))
+        for what, named in parcels:
+            got = self._parcels.get((run, what), b"")
+            if named is not None and sha256(got).digest() != named.digest:
+                raise PeerFault("archive.digest")
 
     async def collect(self, run: RunId, _limits: JobLimits) -> ArchiveName | None:
         await trio.lowlevel.checkpoint()
@@ -77,6 +124,22 @@ class MemoryMaterials:
         await trio.lowlevel.checkpoint()
         return self._outputs.get(run, b"")[offset : offset + size_max]
 
+    async def save(self, run: RunId, limits: JobLimits) -> Snapshot | None:
+        await trio.lowlevel.checkpoint()
+        if run not in self._checkpoints:
+            return None
+        at_ms, archive = self._checkpoints[run]
+        if len(archive) > limits.output_bytes:
+            raise PeerFault("archive.size")
+        name = ArchiveName(digest=Digest(sha256(archive).digest()), bytes=len(archive))
+        return Snapshot(at_ms=at_ms, archive=name)
+
+    async def saved(self, run: RunId, digest: Digest, *, offset: int, size_max: int) -> bytes:
+        await trio.lowlevel.checkpoint()
+        _, archive = self._checkpoints.get(run, (0, b""))
+        is_kept = sha256(archive).digest() == digest
+        return archive[offset : offset + size_max] if is_kept else b""
+
     async def remove(self, run: RunId) -> None:
         await trio.lowlevel.checkpoint()
-        self._inputs.pop(run, None)
+        self._parcels.pop((run, "input"), None)

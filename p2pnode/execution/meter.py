@@ -9,7 +9,7 @@ from ledger.fold import Lease
 from p2pnode.cabinet import Cabinet
 from p2pnode.execution.shop import Shop
 from p2pnode.network.exchange import Refused
-from protocol.codec import Wire, decode, encode
+from protocol.codec import Span, Wire, decode, encode
 from protocol.errors import LocalFault, PeerFault, Unavailable
 from protocol.lease import charge
 from protocol.lease_stream import CosignAsk, Cosigned
@@ -32,6 +32,8 @@ class Metered(Wire, frozen=True, kw_only=True):
     cosign: bytes = b""
     before: bytes = b""
     """The last tick before this one under which the renter's signature came."""
+    used_ms: Span = MillisSpan(0)
+    """All that was used, also what the tick does not state because the renter lacks the work."""
 
     @property
     def agreed(self) -> bytes:
@@ -52,6 +54,13 @@ def last_tick(cabinet: Cabinet, net: NetId, lease: Digest) -> Tick | None:
     return unpack(decode(raw, Metered, size_max=METERED_BYTES_MAX).tick, net, Tick).body
 
 
+def last_used(cabinet: Cabinet, lease: Digest) -> MillisSpan:
+    """What was used of this lease when it was metered last, whether or not it is owed yet."""
+    raw = cabinet.get(f"leases/{lease.hex()}/metered")
+    metered = None if raw is None else decode(raw, Metered, size_max=METERED_BYTES_MAX)
+    return MillisSpan(0 if metered is None else metered.used_ms)
+
+
 class Meter:
     """Owns the ticks of one lease."""
 
@@ -70,10 +79,11 @@ class Meter:
         raw = self._shop.cabinet.get(self._name("metered"))
         return None if raw is None else decode(raw, Metered, size_max=METERED_BYTES_MAX)
 
-    async def tick(self, ran: MillisSpan, *, until: Millis) -> None:
+    async def tick(self, ran: MillisSpan, *, until: Millis, kept: MillisSpan | None = None) -> None:
         """Write down what is owed so far, and ask the renter to co-sign it.
 
-        `until` is when the lease ends. No tick says less than the one before: the renter may have
+        `until` is when the lease ends; `kept` is up to where the renter has the job's work, if it
+        owes no more than that yet. No tick says less than the one before: the renter may have
         signed that, though we do not know, and would sign no lower one. Only of a tick that came
         after the renter had left nothing stays.
         """
@@ -82,7 +92,9 @@ class Meter:
         floor = self._read(before.agreed) if self.is_left else last
         request, now = self._lease.request, self._shop.clock.now()
         most = max(0, min(now, until) - request.start_ms)
-        used = MillisSpan(min(ran, most) * len(request.units))
+        used = total = MillisSpan(min(ran, most) * len(request.units))
+        if kept is not None:
+            used = min(used, kept)
         if floor is not None:
             used = MillisSpan(max(used, floor.body.used_ms))
         tick = Tick(
@@ -94,7 +106,7 @@ class Meter:
             head_seq=self._shop.height(),
         )
         raw = pack(tick, signer=self._shop.signer, net=self._shop.net)
-        self._keep(Metered(tick=raw, before=before.agreed))
+        self._keep(Metered(tick=raw, before=before.agreed, used_ms=max(total, used)))
         await self.ask()
 
     async def ask(self) -> None:
@@ -126,7 +138,7 @@ class Meter:
         if not is_signed(self._lease.renter, COSIGN_DOMAIN, self._shop.net, envelope.b, by=by):
             return
         self.is_met = True
-        self._keep(Metered(tick=last.tick, cosign=by))
+        self._keep(Metered(tick=last.tick, cosign=by, used_ms=last.used_ms))
         if is_over(self._shop.cabinet, self._lease.id):
             self.state()
 

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar, TypeVarTuple, get_args
 
@@ -15,9 +16,10 @@ import trio
 
 from p2pnode.clock import WallClock
 from p2pnode.execution.confinement import Bounds
-from p2pnode.execution.engine import Cause, Ending, LogPart, Run, RunId
+from p2pnode.execution.engine import Cause, Ending, LogPart, Notice, Run, RunId
 from p2pnode.execution.process_tree import (
     Process,
+    is_alive,
     open_process,
     send_signal,
     with_variable,
@@ -32,6 +34,7 @@ from p2pnode.execution.workspace import (
     make_workspace,
     socket_folder,
     workspace_of,
+    write_notice,
 )
 from p2pnode.home import host_faults
 from protocol.advert import Isolation
@@ -106,6 +109,9 @@ class ProcessEngine:
         await self._in_thread(_ask_to_stop, workspace, supervisor, grace_ms)
         return await self.wait(run)
 
+    async def warn(self, run: RunId, notice: Notice) -> None:
+        await self._in_thread(_warn, workspace_of(self._jobs, run), notice)
+
     async def adopt(self) -> tuple[RunId, ...]:
         return await self._in_thread(_started_runs, self._jobs)
 
@@ -171,6 +177,8 @@ def environment(workspace: Workspace, run: Run) -> dict[str, str]:
         "HOME": str(workspace.work),
         "TMPDIR": str(socket_folder(workspace)),
         "P2PNODE_OUT": str(workspace.out),
+        "P2PNODE_CHECKPOINT": str(workspace.checkpoint),
+        "P2PNODE_NOTICE": str(workspace.notice),
         "P2PNODE_RUN": run.id,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         # Without leased GPUs it is empty, which shows none; absent would show all.
@@ -243,6 +251,21 @@ def _ask_to_stop(workspace: Workspace, supervisor: Process, grace_ms: MillisSpan
         with host_faults(f"write the stop of {workspace.run}"):
             write_record(workspace.records / "stop", {"grace_ms": str(grace_ms)})
         send_signal(supervisor, signal.SIGTERM)
+
+
+def _warn(workspace: Workspace, notice: Notice) -> None:
+    _supervisor_of(workspace)
+    if _ending_of(workspace) is not None:
+        return
+    write_notice(workspace, notice)
+    facts = _read(workspace.records / "job")
+    if notice.signal is None or facts is None:
+        return
+    job = Process.parse(facts["job"])
+    if is_alive(job):
+        # It leads a session of its own, so its group has its number.
+        with suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.Signals[f"SIG{notice.signal}"])
 
 
 def _started_runs(jobs: Path) -> tuple[RunId, ...]:

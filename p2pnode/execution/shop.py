@@ -39,6 +39,8 @@ class Shop:
     """State a lease up to this tick; once for each, however often it is called."""
     lapse: Callable[[Lease], None]
     """Let the units of a lease without a job go. Raises LocalFault."""
+    preempt: Callable[[Lease, Millis], Millis | None]
+    """Take a bronze lease's units back, not before then; when, or None if it ends before."""
     is_enough: Callable[[Lease], bool]
     """Whether the renter owes us all that it may."""
     release_by_consent: Callable[[Lease, Millis, Signature], None]

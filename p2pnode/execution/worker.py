@@ -6,20 +6,24 @@ started again after a crash goes on where the last one was.
 
 import logging
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 import trio
 from msgspec import UNSET
 
 from ledger.fold import Lease
-from p2pnode.execution.engine import Ending, Run, RunId
+from p2pnode.execution.engine import Ending, Notice, Run, RunId
 from p2pnode.execution.meter import Meter
+from p2pnode.execution.saves import Saves
 from p2pnode.execution.shop import Shop
+from p2pnode.execution.workspace import Parcel
+from p2pnode.kept import LOST
 from protocol.errors import LocalFault, PeerFault, Unavailable
-from protocol.job import Job
+from protocol.job import Input, Job
 from protocol.limits import OUTCOME_BYTES_MAX, SEAL_BYTES
 from protocol.tick import Outcome
-from protocol.units import Millis, MillisSpan
+from protocol.units import Digest, Millis, MillisSpan
 from protocol.wire import pack, unpack
 
 log = logging.getLogger(__name__)
@@ -41,13 +45,17 @@ class Worker:
         self.lease: Final = lease
         self.job: Final = job
         self.run_id: Final = RunId(lease.id.hex())
-        self.input_came: Final = trio.Event()
+        self._parcel_came = trio.Event()
         self.ended: Final = trio.Event()
         """The outcome can be handed out."""
         self.consented: Final = trio.Event()
         """The renter has all that it wants."""
         self.stop_asked: Final = trio.Event()
         """The renter wants no more of it."""
+        self._noticed: Final = trio.Event()
+        """The units are taken back."""
+        self._staging: Final = trio.CancelScope()
+        self.saves: Final = Saves(shop, lease, job)
         self.was_started = shop.cabinet.get(self._name("began")) is not None
         """The engine knows the run, so it has a log."""
         self.meter: Final = Meter(shop, lease)
@@ -57,6 +65,41 @@ class Worker:
     def outcome(self) -> bytes | None:
         """The sealed outcome, once there is one."""
         return self._shop.cabinet.get(self._name("outcome"))
+
+    def parcel_came(self) -> None:
+        """Something that the job starts with is whole."""
+        self._parcel_came.set()
+
+    def preempt(self, not_before: Millis, why: str) -> Millis | None:
+        """Take the units back; when they are free, or None if the lease ends before that anyway.
+
+        The notice is durable on return, and the job is told at once. Raises LocalFault.
+        """
+        self._keep("notice", why.encode())
+        at_ms = self._shop.preempt(self.lease, not_before)
+        if at_ms is not None:
+            self._heed()
+        return at_ms
+
+    def _heed(self) -> None:
+        self._noticed.set()
+        if not self.was_started:
+            # What has not begun need not begin for the time of the notice.
+            self._staging.cancel()
+
+    async def note_kept(self, saved: Digest) -> None:
+        """The renter has this, so that it owes the work up to there."""
+        if self.saves.keep(saved) and self.ended.is_set() and self._is_lost():
+            kept = self.saves.kept_ms
+            ran = MillisSpan(-(-kept // len(self.lease.request.units)))
+            await self.meter.tick(ran, until=self._end_ms(), kept=kept)
+
+    def _is_lost(self) -> bool:
+        """Whether the job ended so that what bronze had not saved is lost, and unpaid."""
+        if self.outcome is None:
+            return False
+        cause = unpack(self.outcome, self._shop.net, Outcome).body.cause
+        return self.lease.request.tier == "bronze" and cause in LOST
 
     async def run(self) -> None:
         """From wherever the lease stands to its end. Raises nothing that a renter can cause."""
@@ -87,12 +130,23 @@ class Worker:
     async def _work(self, job: Job) -> Ending:
         """Stage and run the job; how it ended."""
         started = self._now()
-        wanted = None if job.input is UNSET else job.input
+        if self._is_preempted():
+            self._heed()
+        parcels = parcels_of(job)
         try:
-            if wanted is not None and not await self._await_input(wanted.bytes):
-                return self._failed("stopped", "the input did not arrive in time", started)
-            await self._shop.materials.prepare(self.run_id, wanted, job.limits)
-            await self._sleep_until(self.lease.request.start_ms)
+            with self._staging:
+                if not await self._await_parcels(parcels):
+                    return self._failed("stopped", "the input did not arrive in time", started)
+                await self._shop.materials.prepare(
+                    self.run_id, parcels["input"], job.limits, resumed=parcels["resume"]
+                )
+                await self._sleep_until(self.lease.request.start_ms)
+            if self._staging.cancel_called:
+                # Unless we died between its start and our note of it.
+                await self._give_up()
+                # Both sign that nothing is owed, so that the renter need not wait for more.
+                await self.meter.tick(MillisSpan(0), until=self._end_ms())
+                return self._failed("stopped", "taken back before it began", started)
             await self._shop.engine.start(self._run_of(job))
         except PeerFault as fault:
             return self._failed("engine", f"the input is refused: {fault.rule}", started)
@@ -124,6 +178,7 @@ class Worker:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(wait)
+            nursery.start_soon(self._heed_notice)
             while self._now() < self._end_ms() and not self.stop_asked.is_set():
                 period_s = self.lease.request.period_ms / 1_000
                 left_s = (self._end_ms() - self._now()) / 1_000
@@ -133,16 +188,51 @@ class Worker:
                     break
             await self._stop()
         [ending] = endings
+        ending = self._as_preempted(ending)
         used = max(0, min(ending.ended_ms, self._end_ms()) - max(ending.started_ms, began))
-        await self.meter.tick(MillisSpan(used), until=self._end_ms())
+        is_lost = self.lease.request.tier == "bronze" and ending.cause in LOST
+        await self.meter.tick(
+            MillisSpan(used), until=self._end_ms(), kept=self.saves.kept_ms if is_lost else None
+        )
         if ending.cause == "engine":
             await self._give_up()
         return ending
 
+    async def _heed_notice(self) -> None:
+        """Once the units are taken back: let the job know, and end what goes on at the deadline."""
+        await self._noticed.wait()
+        why = self._shop.cabinet.get(self._name("notice")) or b""
+        signal = UNSET if self.job is None else self.job.notice_signal
+        notice = Notice(
+            deadline_ms=self._end_ms(),
+            reason=why.decode(),
+            signal=None if signal is UNSET else signal,
+        )
+        try:
+            await self._shop.engine.warn(self.run_id, notice)
+        except (LocalFault, Unavailable) as error:
+            log.warning("job not warned", extra={"lease": self.run_id, "why": str(error)})
+        await self._sleep_until(self._end_ms())
+        await self._stop(MillisSpan(0))
+
+    def _as_preempted(self, ending: Ending) -> Ending:
+        """A job that was told to save, and did not end well by itself, goes on elsewhere."""
+        is_cut = ending.cause in {"stopped", "signal"} or (
+            ending.cause == "exit" and ending.exit_code != 0
+        )
+        return replace(ending, cause="preempted") if is_cut and self._is_preempted() else ending
+
+    def _is_preempted(self) -> bool:
+        lease = self._shop.state_of(self.lease.id)
+        return lease is not None and lease.reason == "preempted"
+
     async def _meter(self, ran: MillisSpan) -> bool:
         """Write down and state what was used so far; whether the run may go on."""
         try:
-            await self.meter.tick(ran, until=self._end_ms())
+            # Bronze owes what the renter has of the work; the rest may yet be lost.
+            is_bronze = self.lease.request.tier == "bronze"
+            kept = self.saves.kept_ms if is_bronze else None
+            await self.meter.tick(ran, until=self._end_ms(), kept=kept)
         except LocalFault as fault:
             # Once the run has been stopped the last tick says it again.
             log.warning("lease not metered", extra={"lease": self.run_id, "why": str(fault)})
@@ -174,11 +264,11 @@ class Worker:
         with trio.move_on_after(2 * STOP_GRACE_MS / 1_000), suppress(LocalFault, Unavailable):
             await self._shop.engine.stop(self.run_id, grace_ms=STOP_GRACE_MS)
 
-    async def _stop(self) -> None:
+    async def _stop(self, grace_ms: MillisSpan = STOP_GRACE_MS) -> None:
         """End the run, however often the engine must be asked."""
         while True:
             try:
-                await self._shop.engine.stop(self.run_id, grace_ms=STOP_GRACE_MS)
+                await self._shop.engine.stop(self.run_id, grace_ms=grace_ms)
             except (LocalFault, Unavailable) as error:
                 log.warning("run not stopped", extra={"lease": self.run_id, "why": str(error)})
                 await trio.sleep(RETRY_ENGINE_S)
@@ -202,7 +292,8 @@ class Worker:
         shop = self._shop
         output, detail = None, ""
         try:
-            output = await shop.materials.collect(self.run_id, job.limits)
+            if ending.cause != "preempted":
+                output = await shop.materials.collect(self.run_id, job.limits)
         except PeerFault as fault:
             detail = f"; output refused: {fault.rule}"
         outcome = Outcome(
@@ -239,23 +330,27 @@ class Worker:
             # Who has its job's outputs but could not settle still co-signs, and answers.
             await self.meter.ask()
 
-    async def _await_input(self, size: int) -> bool:
-        """Whether all of the input came before the lease lapses."""
-        deadline = _lapse_ms(self.lease)
-        if await self._shop.materials.have(self.run_id) >= size:
+    async def _await_parcels(self, parcels: dict[Parcel, Input | None]) -> bool:
+        """Whether all that the job starts with came before the lease lapses."""
+        with trio.move_on_after(max(0, _lapse_ms(self.lease) - self._now()) / 1_000):
+            for what, named in parcels.items():
+                while named is not None:
+                    if await self._shop.materials.have(self.run_id, what) >= named.bytes:
+                        break
+                    await self._parcel_came.wait()
+                    self._parcel_came = trio.Event()
             return True
-        with trio.move_on_after(max(0, deadline - self._now()) / 1_000):
-            await self.input_came.wait()
-        return self.input_came.is_set()
+        return False
 
     def _failed(self, cause: str, detail: str, started: Millis) -> Ending:
         log.warning("job not run", extra={"lease": self.run_id, "why": detail})
-        return Ending(
+        ending = Ending(
             cause="stopped" if cause == "stopped" else "engine",
             detail=detail,
             started_ms=started,
             ended_ms=self._now(),
         )
+        return self._as_preempted(ending)
 
     def _is_unclaimed(self) -> bool:
         """Whether the renter has had its time to accept the lease, and has not."""
@@ -285,6 +380,14 @@ class Worker:
 
     async def _sleep_until(self, at: Millis) -> None:
         await trio.sleep(max(0, at - self._now()) / 1_000)
+
+
+def parcels_of(job: Job) -> dict[Parcel, Input | None]:
+    """What the job starts with."""
+    return {
+        "input": None if job.input is UNSET else job.input,
+        "resume": None if job.checkpoint is UNSET else job.checkpoint,
+    }
 
 
 def _lapse_ms(lease: Lease) -> Millis:

@@ -18,14 +18,15 @@ from protocol.codec import decode, encode
 from protocol.errors import LocalFault, PeerFault, Unavailable
 from protocol.job import Job, open_job, read_job
 from protocol.lease import LeaseRequest
-from protocol.lease_stream import CosignAsk, LeaseName, Settle
+from protocol.lease_stream import CosignAsk, Kept, LeaseName, Settle
 from protocol.signing import is_signed
-from protocol.units import Digest, PeerId, PublicKey
+from protocol.units import Digest, Millis, PeerId, PublicKey
 
 log = logging.getLogger(__name__)
 
 JOBS_PENDING_MAX: Final = 256
 """Jobs that were sent with a lease request and wait for its GRANT, which follows at once."""
+OUTBID: Final = "a lease of a better tier needs it"
 SETTLE_BYTES_MAX: Final = 512
 LEASES_WAITING_MAX: Final = 1_024
 
@@ -56,6 +57,7 @@ class Workplace:
     def handlers(self) -> dict[str, Handler]:
         """The questions that this part answers."""
         return {
+            "lease.kept": self._answer_kept,
             "lease.settle": self._answer_settle,
             "lease.stop": self._answer_stop,
             "lease.tick": self._answer_tick,
@@ -89,6 +91,18 @@ class Workplace:
     def begin(self, lease: Lease) -> None:
         """A lease of ours was granted: work on it."""
         self._to_begin.send_nowait(lease)
+
+    def preempt(self, lease: Lease, not_before: Millis, why: str = OUTBID) -> Millis | None:
+        """Take a bronze lease's units back: renter and job know at once. Raises LocalFault.
+
+        When they are free: once the notice that was agreed is over, or later if not before then;
+        None if the lease ends before that anyway.
+        """
+        if (worker := self._workers.get(lease.id)) is not None:
+            return worker.preempt(not_before, why)
+        # Its worker, which is about to begin, looks first.
+        self._shop.cabinet.put(f"leases/{lease.id.hex()}/notice", why.encode())
+        return self._shop.preempt(lease, not_before)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Go on with the leases of before, then work on each new one, until cancelled."""
@@ -160,6 +174,11 @@ class Workplace:
         if metered is None:
             raise PeerFault("tick.none")
         return encode(CosignAsk(tick=metered.tick))
+
+    async def _answer_kept(self, peer: PeerId, body: bytes) -> bytes:
+        asked = decode(body, Kept, size_max=SETTLE_BYTES_MAX)
+        await self._worker_for(peer, asked.lease).note_kept(asked.saved)
+        return b""
 
     async def _answer_settle(self, peer: PeerId, body: bytes) -> bytes:
         await trio.lowlevel.checkpoint()

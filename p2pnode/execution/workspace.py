@@ -11,15 +11,21 @@ import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
-from p2pnode.execution.engine import RunId
+import msgspec
+
+from p2pnode.execution.engine import Notice, RunId
 from p2pnode.home import host_faults
 from protocol.errors import PeerFault
 from protocol.job import Input
 
 SOCKET_FOLDER_BYTES_MAX: Final = 64
 """A socket's path has at most 107 bytes, and Python's own in a temporary directory take 36."""
+Parcel = Literal["input", "resume"]
+"""What a run starts with: what the renter sends along, and what the job saved elsewhere."""
+NOTICE_FOLDER: Final = ".p2pnode"
+NOTICE_FILE: Final = "notice.json"
 _ID: Final = re.compile(r"[0-9a-f]{16,128}")
 _READ_BYTES: Final = 2**20
 
@@ -46,6 +52,16 @@ class Workspace:
         return self.work / "out"
 
     @property
+    def checkpoint(self) -> Path:
+        """Where the job saves its work, and finds what it saved elsewhere."""
+        return self.work / "checkpoint"
+
+    @property
+    def notice(self) -> Path:
+        """Appears when the units are taken back."""
+        return self.work / NOTICE_FOLDER / NOTICE_FILE
+
+    @property
     def scratch(self) -> Path:
         """The job's temporary files, which count as its disk."""
         return self.work / "tmp"
@@ -59,12 +75,24 @@ class Workspace:
     @property
     def input(self) -> Path:
         """The archive that the job starts with; complete and verified once it has this name."""
-        return self.folder / "input.tar"
+        return self.arrived("input")
 
     @property
     def input_partial(self) -> Path:
         """The same while it arrives, so that a broken transfer goes on where it ended."""
-        return self.folder / "input.tar.part"
+        return self.arriving("input")
+
+    def arrived(self, what: Parcel) -> Path:
+        """The archive; complete and verified once it has this name."""
+        return self.folder / f"{what}.tar"
+
+    def arriving(self, what: Parcel) -> Path:
+        """The same on its way."""
+        return self.folder / f"{what}.tar.part"
+
+    def saved(self, digest: bytes) -> Path:
+        """The archive of something that the job saved."""
+        return self.folder / f"checkpoint-{digest.hex()[:16]}.tar"
 
     @property
     def output(self) -> Path:
@@ -111,7 +139,8 @@ def make_job_folders(workspace: Workspace) -> None:
 
     An input that has a file or a symbolic link in their place is the renter's fault, not ours.
     """
-    for folder in (workspace.out, workspace.scratch):
+    folders = (workspace.out, workspace.scratch, workspace.checkpoint, workspace.notice.parent)
+    for folder in folders:
         with host_faults(f"make the directory {folder}"):
             folder.mkdir(mode=0o700, exist_ok=True)
             if folder.is_symlink():
@@ -172,41 +201,51 @@ def clear_work(workspace: Workspace) -> None:
         workspace.work.mkdir(mode=0o700)
 
 
-def input_size(workspace: Workspace) -> int:
-    """How many bytes of the input have arrived: where a broken transfer goes on."""
+def make_way(path: Path) -> None:
+    """Nothing is there. Raises LocalFault."""
+    with host_faults(f"remove {path}"):
+        if path.is_dir() and not path.is_symlink():
+            _remove_tree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def input_size(workspace: Workspace, what: Parcel = "input") -> int:
+    """How many bytes of it have arrived: where a broken transfer goes on."""
     with host_faults(f"look at {workspace.folder}"):
-        for path in (workspace.input, workspace.input_partial):
+        for path in (workspace.arrived(what), workspace.arriving(what)):
             if path.exists():
                 return path.stat().st_size
     return 0
 
 
-def add_input(workspace: Workspace, *, offset: int, data: bytes) -> int:
+def add_input(workspace: Workspace, *, offset: int, data: bytes, what: Parcel = "input") -> int:
     """The partial input with `data` at its end, and its length now.
 
     How long it may get is the caller's to bound. Raises PeerFault `input.offset` if that is not
     where the next piece belongs, and then nothing has changed; LocalFault of the host.
     """
-    size = input_size(workspace)
-    if offset != size or workspace.input.exists():
+    size = input_size(workspace, what)
+    if offset != size or workspace.arrived(what).exists():
         raise PeerFault("input.offset", f"there are {size} bytes")
-    partial = workspace.input_partial
+    partial = workspace.arriving(what)
     with host_faults(f"write {partial}"), partial.open("ab") as file:
         file.write(data)
     return size + len(data)
 
 
-def finish_input(workspace: Workspace, expected: Input) -> None:
+def finish_input(workspace: Workspace, expected: Input, what: Parcel = "input") -> None:
     """The input is complete, verified and durable under its final name.
 
     Raises PeerFault `archive.size` if bytes are missing; `archive.digest` if it is another
     archive, and then it starts from nothing again; LocalFault of the host.
     """
-    if workspace.input.exists():
+    arrived = workspace.arrived(what)
+    if arrived.exists():
         return
-    if (size := input_size(workspace)) != expected.bytes:
+    if (size := input_size(workspace, what)) != expected.bytes:
         raise PeerFault("archive.size", f"{size} of the {expected.bytes} bytes announced")
-    partial = workspace.input_partial
+    partial = workspace.arriving(what)
     with host_faults(f"read {partial}"), partial.open("a+b") as file:
         file.seek(0)
         found = hashlib.sha256()
@@ -216,4 +255,33 @@ def finish_input(workspace: Workspace, expected: Input) -> None:
             partial.unlink()
             raise PeerFault("archive.digest")
         os.fsync(file.fileno())
-        partial.rename(workspace.input)
+        partial.rename(arrived)
+
+
+def write_notice(workspace: Workspace, notice: Notice) -> None:
+    """The job finds the notice, whole, in P2PNODE_NOTICE. Raises LocalFault.
+
+    The directory is the job's: whatever it has put in our way, nothing outside is touched.
+    """
+    text = msgspec.json.encode({"deadline_ms": notice.deadline_ms, "reason": notice.reason})
+    flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    aside = f".{NOTICE_FILE}.part"
+    with host_faults(f"write {workspace.notice}"):
+        work = os.open(workspace.work, flags)
+        try:
+            with suppress(FileExistsError):
+                os.mkdir(NOTICE_FOLDER, 0o755, dir_fd=work)
+            folder = os.open(NOTICE_FOLDER, flags, dir_fd=work)
+        finally:
+            os.close(work)
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink(aside, dir_fd=folder)
+            made = os.open(
+                aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=folder
+            )
+            with os.fdopen(made, "wb") as file:
+                file.write(text)
+            os.replace(aside, NOTICE_FILE, src_dir_fd=folder, dst_dir_fd=folder)
+        finally:
+            os.close(folder)

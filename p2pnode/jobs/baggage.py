@@ -18,6 +18,8 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 READ_BYTES: Final = 1_048_576
+NAME_LETTERS: Final = 16
+"""Of a digest in a file's name: 64 bits tell the few checkpoints of one job apart."""
 _FILES: Final = trio.CapacityLimiter(4)
 """Threads that read and write these files."""
 
@@ -45,6 +47,21 @@ class Baggage(Protocol):
 
     async def drop_output(self, job: str) -> None:
         """A new attempt begins: what the last one left of its output goes."""
+
+    async def checkpoint(self, job: str, digest: bytes, *, offset: int, size_max: int) -> bytes:
+        """A piece of a checkpoint that is whole here; empty at its end, or if it is not."""
+
+    async def checkpoint_part(self, job: str) -> tuple[bytes, int]:
+        """(first bytes of its digest, size) of the one that is on its way."""
+
+    async def append_checkpoint(self, job: str, digest: bytes, piece: bytes) -> None:
+        """Add to the one on its way; what there was of another one goes."""
+
+    async def keep_checkpoint(self, job: str, wanted: ArchiveName) -> None:
+        """The one on its way is whole. Raises PeerFault if it is not this one, and drops it."""
+
+    async def drop_checkpoints(self, job: str, but: bytes) -> None:
+        """Only the one with this digest is wanted any more."""
 
 
 class FileBaggage:
@@ -84,6 +101,35 @@ class FileBaggage:
 
     async def drop_output(self, job: str) -> None:
         await _in_thread(_remove, self.path(job, "output.tar"))
+
+    async def checkpoint(self, job: str, digest: bytes, *, offset: int, size_max: int) -> bytes:
+        path = self._checkpoint(job, digest)
+        if await _in_thread(_size, path) == 0:
+            return b""
+        return await _in_thread(_read, path, offset, size_max)
+
+    async def checkpoint_part(self, job: str) -> tuple[bytes, int]:
+        return await _in_thread(_part_of, self.path(job, ""))
+
+    async def append_checkpoint(self, job: str, digest: bytes, piece: bytes) -> None:
+        on_its_way = _arriving(self._checkpoint(job, digest))
+        await _in_thread(_keep_only, self.path(job, ""), "checkpoint-*.part", on_its_way)
+        await _in_thread(_append, on_its_way, piece)
+
+    async def keep_checkpoint(self, job: str, wanted: ArchiveName) -> None:
+        path = self._checkpoint(job, wanted.digest)
+        arrived = _arriving(path)
+        if await _in_thread(_digest, arrived) != wanted.digest:
+            await _in_thread(_remove, arrived)
+            raise PeerFault("checkpoint.digest", "not what its owner signed")
+        await _in_thread(_rename, arrived, path)
+
+    async def drop_checkpoints(self, job: str, but: bytes) -> None:
+        path = self._checkpoint(job, but)
+        await _in_thread(_keep_only, self.path(job, ""), "checkpoint-*.tar", path)
+
+    def _checkpoint(self, job: str, digest: bytes) -> Path:
+        return self.path(job, f"checkpoint-{digest.hex()[:NAME_LETTERS]}.tar")
 
 
 async def _in_thread(function: Callable[[*Ts], T], *arguments: *Ts) -> T:
@@ -138,6 +184,37 @@ def _digest(path: Path) -> bytes:
     return whole.digest()
 
 
+def _arriving(path: Path) -> Path:
+    return path.with_name(f"{path.name}.part")
+
+
+def _part_of(folder: Path) -> tuple[bytes, int]:
+    with host_faults(f"list {folder}"):
+        for path in sorted(folder.glob("checkpoint-*.part")):
+            name = path.name.removeprefix("checkpoint-").partition(".")[0]
+            return bytes.fromhex(name), path.stat().st_size
+    return b"", 0
+
+
+def _keep_only(folder: Path, pattern: str, kept: Path) -> None:
+    with host_faults(f"tidy {folder}"):
+        for path in folder.glob(pattern):
+            if path != kept:
+                path.unlink(missing_ok=True)
+
+
+def _rename(arrived: Path, path: Path) -> None:
+    with host_faults(f"keep {path}"):
+        with arrived.open("ab") as file:
+            os.fsync(file.fileno())
+        arrived.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
 def _remove(path: Path) -> None:
     with host_faults(f"remove {path}"):
         path.unlink(missing_ok=True)
@@ -148,6 +225,7 @@ class MemoryBaggage:
 
     def __init__(self) -> None:
         self._files: dict[tuple[str, str], bytes] = {}
+        self._arriving: dict[str, tuple[bytes, bytes]] = {}
 
     async def input(self, job: str, *, offset: int, size_max: int) -> bytes:
         await trio.lowlevel.checkpoint()
@@ -184,3 +262,30 @@ class MemoryBaggage:
     async def drop_output(self, job: str) -> None:
         await trio.lowlevel.checkpoint()
         self._files.pop((job, "output"), None)
+
+    async def checkpoint(self, job: str, digest: bytes, *, offset: int, size_max: int) -> bytes:
+        await trio.lowlevel.checkpoint()
+        return self._files.get((job, digest.hex()), b"")[offset : offset + size_max]
+
+    async def checkpoint_part(self, job: str) -> tuple[bytes, int]:
+        await trio.lowlevel.checkpoint()
+        digest, part = self._arriving.get(job, (b"", b""))
+        return digest[:8], len(part)
+
+    async def append_checkpoint(self, job: str, digest: bytes, piece: bytes) -> None:
+        await trio.lowlevel.checkpoint()
+        before, part = self._arriving.get(job, (digest, b""))
+        self._arriving[job] = (digest, (part if before == digest else b"") + piece)
+
+    async def keep_checkpoint(self, job: str, wanted: ArchiveName) -> None:
+        await trio.lowlevel.checkpoint()
+        _, part = self._arriving.pop(job, (b"", b""))
+        if sha256(part).digest() != wanted.digest:
+            raise PeerFault("checkpoint.digest", "not what its owner signed")
+        self._files[job, wanted.digest.hex()] = part
+
+    async def drop_checkpoints(self, job: str, but: bytes) -> None:
+        await trio.lowlevel.checkpoint()
+        for name in [name for owner, name in self._files if owner == job]:
+            if len(name) == 64 and name != but.hex():
+                del self._files[job, name]

@@ -6,7 +6,8 @@ after a crash goes on where the last one was.
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -15,21 +16,21 @@ from msgspec import UNSET
 
 from ledger.fold import Lease
 from ledger.witness_bodies import Cosigned
-from p2pnode.cabinet import Cabinet
-from p2pnode.clock import WallClock
-from p2pnode.jobs.baggage import Baggage
+from p2pnode.jobs.desk import Desk, LeaseOver, LostOwner
 from p2pnode.jobs.jobfile import ENDED, JobFile, State, save, taking_of, taking_record
-from p2pnode.jobs.lease_client import LeaseClient, OpenStream
+from p2pnode.jobs.lease_client import LeaseClient
+from p2pnode.jobs.moving import moved
+from p2pnode.jobs.saver import Saver
+from p2pnode.kept import LOST
 from p2pnode.matching.book import Offer
-from p2pnode.matching.renter import NoMatch, Renter, Taking
-from p2pnode.matching.search import Wish
+from p2pnode.matching.renter import NoMatch, Taking, Won
 from protocol.codec import decode, encode
 from protocol.errors import LocalFault, P2PError, PeerFault, Unavailable
 from protocol.job import Job, seal_job
 from protocol.limits import JOB_BYTES_MAX
 from protocol.scoring import AuctionRecord
 from protocol.tick import Outcome
-from protocol.units import Digest, Micros, Millis, NetId, PeerId, PublicKey
+from protocol.units import MillisSpan, PeerId
 from protocol.wire import unpack
 
 log = logging.getLogger(__name__)
@@ -37,50 +38,12 @@ log = logging.getLogger(__name__)
 RETRY_MATCH_S: Final = 2.0
 RETRY_PEER_S: Final = 0.5
 CONFIRM_S: Final = 10
+LATE_MS: Final = MillisSpan(60_000)
+"""A job of a better tier waits so long for the notice of the bronze one that is in its way."""
 SETTLE_S: Final = 10
 MOVED: Final = b"\n[p2pnode] the job moves to another node\n"
 OWN_LINES_BYTES: Final = 4_096
 """Room for lines about moves and gaps in a log that keeps little or nothing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
-    """What a driver needs of the node."""
-
-    renter: Renter
-    cabinet: Cabinet
-    baggage: Baggage
-    net: NetId
-    clock: WallClock
-    random_bytes: Callable[[int], bytes]
-    open_stream: OpenStream
-    confirm: Callable[[PeerId, bytes, Cosigned | None], Awaitable[Lease]]
-    """confirm(owner, GRANT, cosignatures): judge it, with the owner's feed, and ACCEPT it.
-
-    Raises LeaseOver, Unavailable or PeerFault.
-    """
-    settle: Callable[[PeerId, Lease, bytes], Awaitable[bytes]]
-    """Close the accounts of an ended lease; the receipt. Raises Unavailable or PeerFault."""
-    lease: Callable[[Digest], Lease | None]
-    owed: Callable[[Digest], Micros]
-    """What we have co-signed for this lease."""
-    stop: Callable[[PeerId, Digest], Awaitable[None]]
-    look_around: Callable[[Wish], Awaitable[None]]
-    """Bring what may fit this wish into the book, as far as that takes asking."""
-    call_witnesses: Callable[[Lease], Awaitable[None]]
-    """Have those of the lease look after it; takes a few seconds, raises nothing."""
-    failed: Callable[[PublicKey], None]
-    """An owner did not finish: remember it when the next bids are scored."""
-    lost_after_s: float
-    """An owner that cannot be reached for this long is given up."""
-
-
-class LostOwner(Unavailable):
-    """The owner of the lease has been out of reach for too long."""
-
-
-class LeaseOver(Unavailable):
-    """What the owner granted has ended before we accepted it."""
 
 
 class Driver:
@@ -91,12 +54,13 @@ class Driver:
         self.file = file
         self.changed = trio.Event()
         self.cancelled: Final = trio.Event()
+        self._saver: Final = Saver(desk, self)
         if file.is_cancelled is not UNSET:
             self.cancelled.set()
 
     def cancel(self) -> None:
         """The renter wants no more of it; durable on return. Raises LocalFault."""
-        self._change(is_cancelled="yes")
+        self.change(is_cancelled="yes")
         self.cancelled.set()
 
     async def run(self) -> None:
@@ -105,12 +69,12 @@ class Driver:
             try:
                 await self._step()
             except LostOwner as lost:
-                await self._desk.call_witnesses(self._leased())
+                await self._desk.call_witnesses(self.leased())
                 await self._move(str(lost))
             except PeerFault as fault:
                 await self._leave(fault)
             except Unavailable as error:
-                self._change(why=str(error))
+                self.change(why=str(error))
                 await trio.sleep(RETRY_PEER_S)
         log.info(
             "job ended",
@@ -130,7 +94,7 @@ class Driver:
                 await self._fetch()
             case "settling":
                 await self._settle()
-            case "done" | "failed":
+            case "done" | "failed" | "primary":  # of which a HybridDriver takes care
                 raise AssertionError
 
     async def _match(self) -> None:
@@ -139,12 +103,8 @@ class Driver:
             return
         taken = await self._resume_taking()
         if taken is None:
-            order = self.file.order()
-            await self._desk.look_around(order.wish())
             try:
-                won = await self._desk.renter.rent(
-                    order, seal_job=self._seal, remember=self._remember
-                )
+                won = await self._rent()
             except NoMatch as error:
                 self._keep_auction(error.record)
                 await self._wait_for_market(str(error))
@@ -156,11 +116,23 @@ class Driver:
             try:
                 lease = await self._desk.confirm(taking.peer, grant, cosigned)
             except LeaseOver as over:
-                self._change(taking=UNSET, why=str(over))
+                self.change(taking=UNSET, why=str(over))
                 return
-            self._change(state="staging", lease=lease.id, why="")
+            self.change(state="staging", lease=lease.id, why="")
         if scope.cancelled_caught:
             raise Unavailable("the owner granted and then did not show its ledger")
+
+    async def _rent(self) -> Won:
+        """On free units, or else on those that bronze gives back. Raises NoMatch."""
+        order = self.file.order(self._desk.clock.now())
+        await self._desk.look_around(order.wish())
+        rent = partial(self._desk.renter.rent, seal_job=self._seal, remember=self._remember)
+        try:
+            return await rent(order)
+        except NoMatch as none:
+            if order.tier == "bronze" or not {"busy", "taken"} & set(none.why):
+                raise
+        return await rent(replace(order, late_ms=LATE_MS))
 
     async def _resume_taking(self) -> tuple[Taking, bytes, Cosigned | None] | None:
         """The answer to a request that was on its way when we died; None if it gave nothing."""
@@ -174,11 +146,11 @@ class Driver:
                     return taking, reply.yes, await self._desk.renter.witness(taking, reply.yes)
         except (Unavailable, trio.TooSlowError) as error:
             log.info("no grant", extra={"job": self.file.id, "why": str(error)})
-        self._change(taking=UNSET)
+        self.change(taking=UNSET)
         return None
 
     async def _wait_for_market(self, why: str) -> None:
-        self._change(why=why)
+        self.change(why=why)
         if self._desk.clock.now() >= self.file.give_up_ms:
             self._end("failed", f"no match: {why}")
             return
@@ -186,7 +158,7 @@ class Driver:
             await self.cancelled.wait()
 
     async def _remember(self, taking: Taking) -> None:
-        self._change(taking=taking_record(taking))
+        self.change(taking=taking_record(taking))
         await trio.lowlevel.checkpoint()
 
     def _seal(self, offer: Offer) -> bytes:
@@ -197,12 +169,15 @@ class Driver:
         )
 
     async def _stage(self) -> None:
-        job = self._job()
+        job = self.job()
         if job.input is not UNSET:
             size = job.input.bytes
             await self._with_owner(lambda client: client.send_input(self.file.id, size))
+        if job.checkpoint is not UNSET:
+            saved = job.checkpoint
+            await self._with_owner(lambda client: client.send_checkpoint(self.file.id, saved))
         self._mark_log(await self._desk.baggage.log_size(self.file.id))
-        self._change(state="running")
+        self.change(state="running")
 
     async def _follow(self) -> None:
         """The log of this attempt, behind that of the attempts before."""
@@ -213,18 +188,25 @@ class Driver:
                 self.file.id, offset=have, shift=self._shift_log, bytes_max=self._log_bytes()
             )
             self._check_outcome(outcome)
-            self._change(state="fetching", outcome=outcome, why="")
+            self.change(state="fetching", outcome=outcome, why="")
 
-        failed: P2PError | None = None
+        failed: list[P2PError] = []
+
+        async def until_over(talk: Callable[[], Awaitable[None]]) -> None:
+            try:
+                await talk()
+            except P2PError as error:
+                failed.append(error)  # out here, so that the nursery does not wrap it
+            nursery.cancel_scope.cancel()
+
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._stop_when_cancelled)
-            try:
-                await self._with_owner(follow)
-            except P2PError as error:
-                failed = error  # out here, so that the nursery does not wrap it
-            nursery.cancel_scope.cancel()
-        if failed is not None:
-            raise failed
+            nursery.start_soon(until_over, lambda: self._with_owner(follow))
+            if self.file.checkpoint_ms is not UNSET:
+                nursery.start_soon(until_over, self._saver.run)
+        # Once the outcome is here, a fault of the other task is for the next step to meet.
+        if failed and self.file.state == "running":
+            raise failed[0]
 
     def _log_mark(self) -> int:
         """How much longer our copy of the log is than what the owner has sent of this lease."""
@@ -240,26 +222,27 @@ class Driver:
 
     def _check_outcome(self, raw: bytes) -> Outcome:
         sealed = unpack(raw, self._desk.net, Outcome)
-        lease = self._leased()
+        lease = self.leased()
         if sealed.signer != lease.owner or sealed.body.lease != lease.id:
             raise PeerFault("outcome.signer")
         output = sealed.body.output
-        if output is not UNSET and output.bytes > self._job().limits.output_bytes:
+        if output is not UNSET and output.bytes > self.job().limits.output_bytes:
             raise PeerFault("outcome.output", f"{output.bytes} bytes")
         return sealed.body
 
-    def _job(self) -> Job:
+    def job(self) -> Job:
+        """What is run."""
         return decode(self.file.job, Job, size_max=JOB_BYTES_MAX)
 
     def _log_bytes(self) -> int:
         """How much we keep of the log, over all attempts; the lines of ours come on top."""
-        return self._job().limits.log_bytes + OWN_LINES_BYTES
+        return self.job().limits.log_bytes + OWN_LINES_BYTES
 
     async def _stop_when_cancelled(self) -> None:
         await self.cancelled.wait()
         while True:
             try:
-                await self._desk.stop(self._peer(), self._leased().id)
+                await self._desk.stop(self.peer(), self.leased().id)
             except (Unavailable, PeerFault):
                 await trio.sleep(RETRY_PEER_S)
             else:
@@ -267,15 +250,17 @@ class Driver:
 
     async def _fetch(self) -> None:
         outcome = self._outcome()
+        if outcome.cause in LOST and self.file.checkpoint_ms is not UNSET:
+            await self._with_owner(self._saver.fetch)
         if outcome.output is not UNSET:
             wanted = outcome.output
             await self._with_owner(lambda client: client.fetch_output(self.file.id, wanted.bytes))
             await self._desk.baggage.check_output(self.file.id, wanted)
-        self._change(state="settling")
+        self.change(state="settling")
 
     async def _settle(self) -> None:
         """A receipt is wanted, but an owner that denies it does not hold up the job."""
-        outcome, lease = self._outcome(), self._leased()
+        outcome, lease = self._outcome(), self.leased()
         try:
             with trio.fail_after(SETTLE_S):
                 receipt = await self._settled(lease)
@@ -283,7 +268,9 @@ class Driver:
         except (PeerFault, trio.TooSlowError) as error:
             why = str(error) or self.file.why or "too slow"
             log.warning("lease not settled", extra={"job": self.file.id, "why": why})
-        if outcome.cause in {"engine", "stopped"} and not self.cancelled.is_set():
+        if outcome.cause == "preempted" and not self.cancelled.is_set():
+            await self._move("the owner took the units back", is_preempted=True)
+        elif outcome.cause in {"engine", "stopped"} and not self.cancelled.is_set():
             await self._move(f"the owner ended it: {outcome.cause}: {outcome.enforced}")
         elif outcome.cause == "exit":
             self._end("done", "")
@@ -294,9 +281,9 @@ class Driver:
         """The receipt; asked for again while the owner is out of reach."""
         while True:
             try:
-                return await self._desk.settle(self._peer(), lease, self._sealed_outcome())
+                return await self._desk.settle(self.peer(), lease, self._sealed_outcome())
             except Unavailable as error:
-                self._change(why=str(error))
+                self.change(why=str(error))
                 await trio.sleep(RETRY_PEER_S)
 
     async def _leave(self, fault: PeerFault) -> None:
@@ -307,33 +294,35 @@ class Driver:
         elif taking is not UNSET:
             self._desk.failed(taking.owner)
             avoid = (*self.file.avoid, taking.owner)
-            self._change(taking=UNSET, avoid=avoid, why=str(fault))
+            self.change(taking=UNSET, avoid=avoid, why=str(fault))
         else:
-            self._change(why=str(fault))
+            self.change(why=str(fault))
             await trio.sleep(RETRY_PEER_S)
 
-    async def _move(self, why: str) -> None:
+    async def _move(self, why: str, *, is_preempted: bool = False) -> None:
         """Give up this lease and look for another owner."""
-        file, lease = self.file, self._leased()
+        file, lease = self.file, self.leased()
         # Before another lease is paid for: this owner may come back, and go on metering.
         self._desk.cabinet.put(f"left/{lease.id.hex()}", b"")
-        self._desk.failed(lease.owner)
-        if file.attempt > file.moves_max or self.cancelled.is_set():
+        if not is_preempted:
+            self._desk.failed(lease.owner)
+        faults = file.attempt - file.preemptions
+        if (faults > file.moves_max and not is_preempted) or self.cancelled.is_set():
             self._end("failed", why)
             return
         log.warning("job moves", extra={"job": file.id, "why": why, "from": lease.owner.hex()})
         await self._desk.baggage.drop_output(file.id)
         await self._desk.baggage.append_log(file.id, MOVED, bytes_max=self._log_bytes())
-        self._change(
-            state="matching",
-            why=why,
-            attempt=file.attempt + 1,
-            give_up_ms=Millis(self._desk.clock.now() + file.patience_ms),
-            avoid=(*file.avoid, lease.owner),
-            taking=UNSET,
-            lease=UNSET,
-            outcome=UNSET,
-            paid_micro=Micros(file.paid_micro + self._desk.owed(lease.id)),
+        self._become(
+            moved(
+                self.file,
+                lease,
+                why=why,
+                is_preempted=is_preempted,
+                now=self._desk.clock.now(),
+                owed=self._desk.owed(lease.id),
+                nonce=self._desk.random_bytes(16),
+            )
         )
 
     async def _with_owner(self, talk: Callable[[LeaseClient], Awaitable[None]]) -> None:
@@ -341,12 +330,7 @@ class Driver:
 
         Raises LostOwner when it has not been reached for `lost_after_s`, or at the lease's end.
         """
-        client = LeaseClient(
-            peer=self._peer(),
-            lease=self._leased().id,
-            open_stream=self._desk.open_stream,
-            baggage=self._desk.baggage,
-        )
+        client = self.client()
         lost_at = trio.current_time()
         while True:
             began = trio.current_time()
@@ -357,19 +341,30 @@ class Driver:
                     lost_at = trio.current_time()  # it was there until now
                 if trio.current_time() - lost_at > self._desk.lost_after_s:
                     raise LostOwner(f"the owner is out of reach: {error}") from error
-                self._change(why=str(error))
+                self.change(why=str(error))
                 await trio.sleep(RETRY_PEER_S)
             else:
                 return
 
-    def _leased(self) -> Lease:
+    def client(self) -> LeaseClient:
+        """For talking with the owner of the lease."""
+        return LeaseClient(
+            peer=self.peer(),
+            lease=self.leased().id,
+            open_stream=self._desk.open_stream,
+            baggage=self._desk.baggage,
+        )
+
+    def leased(self) -> Lease:
+        """The lease that the job has now. Raises LocalFault."""
         assert self.file.lease is not UNSET
         lease = self._desk.lease(self.file.lease)
         if lease is None:
             raise LocalFault("the ledger has lost a lease of ours", "p2pnode ledger verify")
         return lease
 
-    def _peer(self) -> PeerId:
+    def peer(self) -> PeerId:
+        """Its owner's peer."""
         assert self.file.taking is not UNSET
         return self.file.taking.peer
 
@@ -385,11 +380,13 @@ class Driver:
         self._desk.cabinet.put(name, encode(record))
 
     def _end(self, state: State, why: str) -> None:
-        self._change(state=state, why=why)
+        self.change(state=state, why=why)
 
-    def _change(self, **changes: object) -> None:
+    def change(self, **changes: object) -> None:
         """Durable, then true, then told."""
-        file = msgspec.structs.replace(self.file, **changes)
+        self._become(msgspec.structs.replace(self.file, **changes))
+
+    def _become(self, file: JobFile) -> None:
         if file == self.file:
             return
         save(self._desk.cabinet, file)

@@ -153,7 +153,7 @@ class Pools:
             if file.is_cancelled is not UNSET:
                 self._change(name, state="failed", why="cancelled")
                 return
-            order = replace(file.members[0].order(), job=None)
+            order = replace(file.members[0].order(self._clock.now()), job=None)
             await self._look_around(order.wish())
             takings = await self._pooling.hold(order, len(file.members), self._job_for(file))
             records = tuple(taking_record(taking) for taking in takings)

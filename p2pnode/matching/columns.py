@@ -179,6 +179,24 @@ class Columns:
         return homes
 
 
+def best_of(query: Query, found: list[tuple[int, list[Ranked]]]) -> list[Ranked]:
+    """The best of what several searches found, each with what a unit of its money is worth.
+
+    One search covers one tier and one money.
+    """
+    if len(found) == 1:
+        return found[0][1]
+    picks, kept = _Picks(query), dict[bytes, Ranked]()
+    for rate, ranked in found:
+        for one in ranked:
+            score = Micros(-(-one.score * rate // PPM))
+            if one.key not in kept or score < kept[one.key].score:
+                kept[one.key] = Ranked(score, one.key, one.offer)
+    for one in kept.values():
+        picks.add(one.offer, one.score)
+    return picks.best()
+
+
 def _is_there(offer: Offer, query: Query) -> bool:
     return not is_expired(offer.advert, query.now) and misfit(offer, query.wish) is None
 

@@ -68,7 +68,12 @@ class Hearing:
     def order(self) -> list[Digest]:
         """This round's bids, in the order in which they are to be tried."""
         scored = [
-            (digest, expected_cost(deal_of(one.rfq, one.bid.body), one.heard.judged, self.weights))
+            (
+                digest,
+                expected_cost(
+                    deal_of(one.rfq, one.bid.body, self.weights), one.heard.judged, self.weights
+                ),
+            )
             for digest, one in self.bids.items()
             if one.heard.round == self.round
         ]

@@ -12,10 +12,11 @@ from msgspec.structs import replace as with_fields
 from ledger.fold import Lease
 from p2pnode.clock import WallClock
 from p2pnode.matching.book import Follower, Offer
-from p2pnode.matching.columns import Columns, Query
+from p2pnode.matching.columns import Columns, Query, best_of
 from p2pnode.matching.order import Order
+from p2pnode.matching.preferences import unmet_ppm
 from p2pnode.matching.rows import Opinion
-from p2pnode.matching.search import misfit
+from p2pnode.matching.search import Known, Wish, misfit, parts_of, search
 from p2pnode.matching.spread import (
     LEAST,
     PER_ACCOUNT_MAX,
@@ -29,6 +30,8 @@ from protocol.gpu_class import GpuClass, gpu_class
 from protocol.units import Digest, Mebibytes, Millis, MillisSpan, PublicKey
 
 RTTS_KEPT_MAX: Final = 4_096
+MEASURED_MAX: Final = 32
+"""Owners that are measured at once, where a renter wants none that is far."""
 REFLECTED_MS: Final = MillisSpan(90_000)
 """An advert that does not show a lease by then has not heard of it, or its owner is gone."""
 
@@ -73,7 +76,7 @@ class Market:
         """`lease` is what the ledger has of a lease."""
         self._book = book
         self._own = own
-        self._bars: Final = thinks.bars
+        self._thinks = thinks
         self._lease = lease
         self._clock = clock
         self._columns = Columns(
@@ -124,17 +127,19 @@ class Market:
 
         The older the news and the more requests there are, the more offers count as the best.
         """
-        wish, now = order.wish(), self._clock.now()
+        now = self._clock.now()
+        wish, preferences = order.wish(now), order.choice.preferences()
         stale_ppm = self.tempo.stale_ppm(_class_of(order.need), now)
 
         def fits(offer: Offer) -> bool:
             return (
                 offer.head[0] not in but
-                and offer.signer not in order.avoid
-                and offer.signer not in order.witnesses
-                and self._bars(offer.signer) is None
-                and misfit(self._as_leased(offer, now), wish) is None
+                and self.shut_out(offer, order) is None
+                and misfit(self._as_leased(offer, now), wish, self.known_of(offer)) is None
             )
+
+        def unmet(offer: Offer) -> int:
+            return unmet_ppm(offer, preferences, self.known_of(offer))
 
         query = Query(
             wish=wish,
@@ -147,7 +152,34 @@ class Market:
             most=count_for(stale_ppm),
             per_account=PER_ACCOUNT_MAX,
         )
-        return asked_of(self._columns.best(query, fits=fits), seed=seed)
+        found = [
+            (rate, self._columns.best(replace(query, wish=part), fits=fits, unmet=unmet))
+            for part, rate in parts_of(wish)
+        ]
+        return asked_of(best_of(query, found), seed=seed)
+
+    def unmeasured(self, wish: Wish) -> list[Offer]:
+        """Some of the offers that fit but for a round trip that is not known, cheapest first."""
+        if wish.rtt_ms_max is None:
+            return []
+        near = replace(wish, rtt_ms_max=None)
+        fits = search(self.offers(), near, self.known_of).fits
+        return [offer for offer in fits if offer.signer not in self._rtt_ms][:MEASURED_MAX]
+
+    def known_of(self, offer: Offer) -> Known:
+        """What we know of an offer's owner by ourselves."""
+        return Known(
+            reliability_ppm=self._thinks.reliability_ppm(offer.signer),
+            rtt_ms=self._rtt_ms.get(offer.signer),
+        )
+
+    def shut_out(self, offer: Offer, order: Order) -> str | None:
+        """Why its owner is not asked whatever it offers, in a word; None if it may be."""
+        if self._thinks.bars(offer.signer) is not None:
+            return "offender"
+        if offer.signer in order.witnesses:
+            return "witness"
+        return "failed before" if offer.signer in order.avoid else None
 
     def offers(self) -> list[Offer]:
         """Those of others that are open now, one by one."""

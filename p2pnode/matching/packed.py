@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
-from p2pnode.matching.search import Wish, is_model
+from p2pnode.matching.gpu_names import may_be
+from p2pnode.matching.search import Wish
 from protocol.advert import Advert
 
 BITS: Final = 64
@@ -35,7 +36,12 @@ class AnyOf:
 
 
 AT_LEAST: Final = (
-    AtLeast(bits=7, has=lambda advert: advert.free, wants=lambda wish: wish.gpus),
+    AtLeast(
+        bits=7,
+        has=lambda advert: advert.free,
+        wants=lambda wish: 0 if wish.may_be_busy else wish.gpus,
+    ),
+    AtLeast(bits=7, has=lambda advert: advert.units, wants=lambda wish: wish.gpus),
     AtLeast(
         bits=16,
         has=lambda advert: advert.vram_mib >> 6,
@@ -63,7 +69,7 @@ ANY_OF: Final = (
 
 
 def _models(wish: Wish, seen: Collection[str]) -> list[str]:
-    return [model for model in seen if any(is_model(model, name) for name in wish.models)]
+    return [model for model in seen if any(may_be(model, name) for name in wish.models)]
 
 
 def _places(widths: tuple[int, ...], gap: int) -> tuple[int, ...]:

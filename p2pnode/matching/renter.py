@@ -4,23 +4,27 @@ SPEC.md sections 9 and 12. What was seen, bid and chosen is kept, so that anybod
 """
 
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
 import trio
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from ledger.entry import read_entry
 from ledger.witness_bodies import Cosigned
 from p2pnode.clock import WallClock
-from p2pnode.matching.asking import is_dear, request_for, rfq_for
+from p2pnode.matching.asking import beyond, request_for, rfq_for
 from p2pnode.matching.book import Offer
 from p2pnode.matching.hearing import Hearing
 from p2pnode.matching.judging import judged
 from p2pnode.matching.market import Market
 from p2pnode.matching.order import Order
-from p2pnode.matching.search import search
+from p2pnode.matching.preferences import unmet_ppm
+from p2pnode.matching.search import Wish, search
+from protocol.advert import Region
 from protocol.answers import check_bid
 from protocol.auction import Bid, Reply, Rfq, Take
 from protocol.codec import decode, encode
@@ -40,6 +44,9 @@ QUOTE_S: Final = 1.2
 TAKE_S: Final = 1.5
 """An owner that has been asked to grant is waited for this long, within the request's life."""
 ROUNDS_MAX: Final = 6
+PINGS: Final = 2
+MISSED_MAX: Final = 256
+"""Jobs without a match whose last auction is remembered."""
 
 Ask = Callable[[PeerId, str, bytes], Awaitable[bytes]]
 
@@ -100,26 +107,31 @@ class Renter:
         market: Market,
         ask: Ask,
         reliability_ppm: Callable[[PublicKey], int],
-        bars: Callable[[PublicKey], str | None],
         witness: Witness,
         random_bytes: Callable[[int], bytes],
         clock: WallClock,
+        region: Region | None = None,
     ) -> None:
+        """`region`: ours, told to owners; None where it is not known."""
         self._signer = signer
         self._genesis = genesis
         self._net = net_of(genesis)
         self._market = market
         self._ask = ask
         self._reliability_ppm = reliability_ppm
-        self._bars = bars
         self._witness = witness
         self._random_bytes = random_bytes
         self._clock = clock
+        self._region = region
+        self.missed: Final[dict[Digest | None, dict[str, int]]] = {}
+        """Job -> what each offer failed for in its last auction; gone once one is won."""
 
     async def rent(self, order: Order, *, seal_job: SealJob, remember: Remember) -> Won:
         """The first bid, best first, that its owner grants. Raises NoMatch."""
-        answers = Hearing(seed=self._random_bytes(16), weights=order.weights)
+        weights = replace(order.weights, rates=order.choice.rates)
+        answers = Hearing(seed=self._random_bytes(16), weights=weights)
         self._market.note_request(order.need)
+        await self.measure(order.wish(self._clock.now()))
         asked: set[bytes] = set()
         for _ in range(ROUNDS_MAX):
             answers.round += 1
@@ -133,21 +145,46 @@ class Renter:
             if won is not None:
                 taking, grant, cosigned, bid = won
                 record = answers.record(len(self._market))
+                self.missed.pop(order.job, None)
                 return Won(taking=taking, grant=grant, cosigned=cosigned, bid=bid, record=record)
         offers = self._market.offers()
         self._count_misfits(order, offers, answers)
+        self._miss(order, answers.why)
         raise NoMatch(len(offers), answers.why, answers.record(len(offers)))
+
+    async def measure(self, wish: Wish) -> None:
+        """Know the round trips to owners that fit, where the wish limits them."""
+        offers = self._market.unmeasured(wish)
+        if not offers:
+            return
+        with trio.move_on_after(QUOTE_S):
+            async with trio.open_nursery() as nursery:
+                for offer in offers:
+                    nursery.start_soon(self._ping, offer)
+
+    async def _ping(self, offer: Offer) -> None:
+        for _ in range(PINGS):  # the first may have to dial
+            began = trio.current_time()
+            try:
+                await self._ask(offer.certificate.peer_id, "ping", b"")
+            except (Unavailable, PeerFault):
+                return
+            took_s = trio.current_time() - began
+            self._market.note_rtt(offer.signer, math.ceil(took_s * 1_000))
+
+    def _miss(self, order: Order, why: dict[str, int]) -> None:
+        self.missed[order.job] = why
+        while len(self.missed) > MISSED_MAX:
+            del self.missed[next(iter(self.missed))]
 
     def _count_misfits(self, order: Order, offers: list[Offer], answers: Hearing) -> None:
         """Why nobody else was asked: the first thing that is against each of the others."""
-        found = search(offers, order.wish())
+        found = search(offers, order.wish(self._clock.now()), self._market.known_of)
         for reason, number in found.misfits.items():
             answers.why[reason] = answers.why.get(reason, 0) + number
         for offer in found.fits:
-            if self._bars(offer.signer) is not None:
-                answers.count("offender")
-            elif offer.signer in order.witnesses:
-                answers.count("witness")
+            if (why := self._market.shut_out(offer, order)) is not None:
+                answers.count(why)
 
     async def _gather(self, order: Order, shortlist: list[Offer], answers: Hearing) -> None:
         """Ask all of the shortlist at once; who is silent by QUOTE_S is left out."""
@@ -157,11 +194,14 @@ class Renter:
                     nursery.start_soon(self._ask_for_quote, order, offer, answers)
 
     async def _ask_for_quote(self, order: Order, offer: Offer, answers: Hearing) -> None:
-        raw = pack(
-            rfq_for(order, offer, now=self._clock.now(), nonce=self._random_bytes(16)),
-            signer=self._signer,
-            net=self._net,
+        asked = rfq_for(
+            order,
+            offer,
+            now=self._clock.now(),
+            nonce=self._random_bytes(16),
+            region=self._region,
         )
+        raw = pack(asked, signer=self._signer, net=self._net)
         rfq = unpack(raw, self._net, Rfq)
         began = trio.current_time()
         try:
@@ -180,14 +220,16 @@ class Renter:
             log.info("bid refused", extra={"owner": offer.signer.hex(), "rule": fault.rule})
             answers.count("invalid")
         else:
-            if is_dear(bid.body, order):
-                answers.count("price")
+            if (limit := beyond(bid.body, order)) is not None:
+                answers.count(limit)
                 return
+            known = self._market.known_of(offer)
             thought = judged(
                 offer,
                 reliability_ppm=self._reliability_ppm(offer.signer),
                 bytes_to_move=order.bytes_to_move,
                 rtt_ms=rtt_ms,
+                unmet_ppm=unmet_ppm(offer, order.choice.preferences(), known),
             )
             answers.hear(offer, (raw, rfq.body), (reply.yes, bid), thought)
 

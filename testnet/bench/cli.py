@@ -132,3 +132,12 @@ def packing(trace: Path, seeds: int, as_json: bool) -> None:
     module = importlib.import_module("testnet.bench.packing")
     wish = module.PackingWish(folder=trace, seeds=seeds)
     conclude(module.run(wish, note), as_json=as_json)
+
+
+@bench.command()
+@click.option("--jobs", default=5, show_default=True, help="Each way, one after the other.")
+@json_option
+def primary(jobs: int, as_json: bool) -> None:
+    """How soon what a renter's own cluster cannot run runs here, and the other way."""
+    module = importlib.import_module("testnet.bench.primary")
+    conclude(module.run(module.PrimaryWish(jobs=jobs), note), as_json=as_json)

@@ -111,7 +111,7 @@ def sides() -> tuple[Side, Side]:
 
 def leased(owner: Side, renter: Side, *, unit: bytes = UNIT, nonce: int = 0) -> Lease:
     """A lease of an hour, known to both and accepted."""
-    request = lease_request(((unit, 0),), nonce=nonce, owner=owner.signer)
+    request = replace(lease_request(((unit, 0),), nonce=nonce, owner=owner.signer), tier="silver")
     granted = owner.ledger.grant(sealed(request, by=renter.signer), at(0))
     share(owner.ledger, renter.ledger)
     renter.ledger.accept(granted.id, at(0))

@@ -7,7 +7,7 @@ import trio
 
 from p2pnode.execution.engine import Run
 from p2pnode.execution.fake_engine import Script
-from p2pnode.jobs.driver import LeaseOver
+from p2pnode.jobs.desk import LeaseOver
 from p2pnode.matching.book import Offer
 from p2pnode.matching.order import Order
 from p2pnode.matching.quoting import LAPSE_MS

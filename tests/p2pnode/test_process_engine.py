@@ -120,8 +120,8 @@ async def test_the_environment_is_what_the_job_named_and_our_facts(
     assert "leaked" not in text
     names = [line.partition("=")[0] for line in text.splitlines() if "=" in line]
     assert sorted(names) == [
-        "A", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "HOME", "LANG", "P2PNODE_OUT",
-        "P2PNODE_RUN", "PATH", "TMPDIR",
+        "A", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "HOME", "LANG",
+        "P2PNODE_CHECKPOINT", "P2PNODE_NOTICE", "P2PNODE_OUT", "P2PNODE_RUN", "PATH", "TMPDIR",
     ]  # fmt: skip
     assert "A=b\nc\n" in text
     assert f"HOME={work}\n" in text
@@ -138,7 +138,7 @@ async def test_it_stands_in_its_own_directory_which_nobody_else_may_enter(jobs: 
     run = suite.make_run(script('pwd; umask; touch "$TMPDIR/a" "$P2PNODE_OUT/b"; ls -a'))
     space = workspace_of(jobs, run.id)
     assert (await output_of(jobs, run)).split() == [
-        str(space.work), "0077", ".", "..", "out", "tmp",
+        str(space.work), "0077", ".", "..", ".p2pnode", "checkpoint", "out", "tmp",
     ]  # fmt: skip
     assert (space.scratch / "a").stat().st_mode & 0o777 == 0o600
     assert space.folder.stat().st_mode & 0o777 == 0o700

@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from p2pnode.api.app import build_app
+from p2pnode.api.job_documents import YieldOrder
 from p2pnode.api.job_routes import job_routes
 from p2pnode.api.ledger_documents import ExportOrder, ImportOrder, PruneOrder
 from p2pnode.api.ledger_routes import ledger_routes
@@ -24,6 +25,8 @@ from p2pnode.money_views import money_views
 from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.reputation_views import reputation_of
 from p2pnode.status import arrivals_of, offers_of, services_of, status_of
+from p2pnode.why_views import why_no_match
+from p2pnode.work_views import bids_of, market_of, no_work
 from protocol.errors import LocalFault
 from tests.json_schema import faults
 from tests.make_job import make_submission
@@ -60,6 +63,10 @@ def test_what_commands_print_without_a_node_keeps_to_its_schema(tmp_path: Path) 
         ("network", "show"),
         ("network", "invite"),
         ("doctor",),
+        ("preset", "list"),
+        ("preset", "show", "pytorch"),
+        ("primary", "list"),
+        ("primary", "show", "kubernetes"),
     ):
         document = json.loads(run(*arguments, "--json", home=tmp_path).stdout)
         assert faults(document, schema_of(document["schema"])) == []
@@ -109,6 +116,11 @@ async def test_what_a_node_tells_keeps_to_its_schemas(
         jobs.receipt(file.id),
         jobs.auction(file.id),
         jobs.leases(),
+        await why_no_match(renter, file.id),
+        bids_of(owner, since_ms=0, limit=9),
+        no_work(owner, since_ms=0),
+        market_of(renter, since_ms=0),
+        jobs.take_back(None, YieldOrder()),
         ledger.ledger(),
         ledger.feed(renter.ports.ledger.feed.hex(), first=0, limit=9),
         ledger.evidence(None, limit=9),

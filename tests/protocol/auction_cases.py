@@ -34,7 +34,9 @@ def rfq_cases() -> list[Case]:
         "owner": (bytes(31),),
         "group": (bytes(15),),
         "need": (need(gpus=0), need(gpus=9), need(vram_mib_min=0), need(models=()),
-                 need(models=("m",) * 17), need(regions=("XXX",)), need(isolation_min="none")),
+                 need(models=("m",) * 17), need(regions=("XXX",)), need(isolation_min="none"),
+                 need(driver_min=()), need(driver_min=(1,) * 5), need(compute_min=(8,))),
+        "region": ("de",),
         "tier": ("iron",),
         "start_ms": (0,),
         "nonce": (bytes(15),),
@@ -44,11 +46,17 @@ def rfq_cases() -> list[Case]:
         raw = sealed(make.rfq(**changes), RENTER)
         return {"name": name, "bytes": raw.hex(), "rule": rule, "now": now}
 
+    whole = need(models=("H100", "A100-80GB"), regions=("DE", "FR"), isolation_min="container",
+                 cpus_min=8, memory_mib_min=32_000, disk_mib_min=100_000, down_kbit_s_min=100_000,
+                 up_kbit_s_min=50_000, driver_min=(550, 54, 14), compute_min=(8, 9))  # fmt: skip
     rules = [
+        rule("that needs all there is", None, need=whole, region="DE"),
         rule("to another owner", "rfq.owner", owner=STRANGER.public),
         rule("for a millisecond", None, end_ms=NOW + 1_001),
         rule("for no time", "rfq.span", end_ms=NOW + 1_000),
         rule("that ends before it starts", "rfq.span", end_ms=NOW),
+        rule("that starts late at the latest", None, start_by_ms=NOW + 1_000),
+        rule("that starts earlier at the latest", "rfq.span", start_by_ms=NOW + 999),
         rule("that lives for a millisecond", None, not_after_ms=NOW + 1),
         rule("over when it is issued", "rfq.span", not_after_ms=NOW),
         rule("as far ahead as allowed", None, now=NOW - 30_000),
@@ -114,6 +122,10 @@ def bid_rules() -> list[Case]:
         c("a millisecond earlier", "bid.span", start_ms=start - 1, end_ms=end - 1),
         c("as late as the bid holds", None, start_ms=late, end_ms=late + hour),
         c("a millisecond later than that", "bid.span", start_ms=late + 1, end_ms=late + 1 + hour),
+        c("as late as it may be for bronze", None, start_ms=late + 5, end_ms=late + 5 + hour,
+            asked=make.rfq(start_by_ms=late + 5)),
+        c("a millisecond later still", "bid.span", start_ms=late + 6, end_ms=late + 6 + hour,
+            asked=make.rfq(start_by_ms=late + 5)),
         c("as late as asked, beyond its validity", None, start_ms=NOW + 2 * hour,
             end_ms=NOW + 3 * hour, asked=make.rfq(start_ms=NOW + 2 * hour, end_ms=NOW + 3 * hour)),
         c("with the notice that is asked", None, asked=make.rfq(notice_ms=9), notice_ms=9),
@@ -279,7 +291,7 @@ def cost_vectors() -> list[Case]:
             "bid": sealed(bid).hex(),
             "judged": encode(judged).hex(),
             "weights": encode(weights).hex(),
-            "terms": asdict(expected_cost(deal_of(asked, bid), judged, weights)),
+            "terms": asdict(expected_cost(deal_of(asked, bid, weights), judged, weights)),
         }
         for bid, judged, weights in rows
     ]

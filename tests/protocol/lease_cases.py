@@ -8,9 +8,9 @@ from nacl.bindings import crypto_box_seed_keypair
 from protocol.auction import Reply
 from protocol.codec import Wire, encode, encode_plain
 from protocol.errors import PeerFault
-from protocol.job import digest_of_job, open_job, seal_job
+from protocol.job import Input, digest_of_job, open_job, seal_job
 from protocol.lease import LeaseRequest, charge
-from protocol.lease_stream import CosignAsk, Cosigned, LeaseName, Open, Part, Settle
+from protocol.lease_stream import CosignAsk, Cosigned, Kept, LeaseName, Open, Part, Settle
 from protocol.limits import INT_MAX
 from protocol.tick import COSIGN_DOMAIN, ArchiveName, Tick
 from protocol.units import Micros, MillisSpan, PublicKey, Signature
@@ -92,6 +92,9 @@ def stream_cases() -> list[Case]:
         opening("the output from somewhere", None, want="output", offset=7),
         opening("the input", None, want="input"),
         opening("the input from somewhere", "codec.shape", want="input", offset=1),
+        opening("what was saved elsewhere", None, want="resume"),
+        opening("that from somewhere", "codec.shape", want="resume", offset=1),
+        opening("a checkpoint from somewhere", None, want="checkpoint", offset=7),
         opening("something else", "codec.shape", want="disk"),
         opening("of another version", "codec.shape", v=2),
         asked("a count", "part", Part(offset=4_096)),
@@ -100,6 +103,8 @@ def stream_cases() -> list[Case]:
         part("a piece at the end of all", None, offset=INT_MAX - 1, b=b"a"),
         part("a piece beyond it", "codec.shape", offset=INT_MAX, b=b"a"),
         part("an outcome", None, offset=5, outcome=outcome),
+        part("a checkpoint", None, offset=5, saved=sealed(make.saved())),
+        part("a checkpoint and a piece", "codec.shape", b=b"a", saved=sealed(make.saved())),
         part("a rule", None, rule="lease.renter"),
         part("a rule with a place", "codec.shape", offset=1, rule="lease.renter"),
         part("a piece and an outcome", "codec.shape", b=b"a", outcome=outcome),
@@ -110,6 +115,7 @@ def stream_cases() -> list[Case]:
         asked("a tick", "cosign-ask", CosignAsk(tick=sealed(make.tick()))),
         asked("a signature", "cosigned", Cosigned(by=seal)),
         asked("a lease", "lease-name", LeaseName(lease=LEASE)),
+        asked("a checkpoint that a renter has", "kept", Kept(lease=LEASE, saved=LEASE)),
         asked("all that a renter gives", "settle",
             Settle(lease=LEASE, at_ms=NOW, consent=seal, cosign=seal)),
         asked("without a signature under the tick", "settle",
@@ -135,11 +141,12 @@ def tick_cases() -> list[Case]:
 
     def rule(
         name: str, rule: str | None, *, now: int = NOW + 61_000, before: Tick | None = None,
-        **changes: Any,
+        saved_ms: int | None = None, **changes: Any,
     ) -> Case:  # fmt: skip
         raw = sealed(make.tick(**changes))
         last = None if before is None else encode(before).hex()
-        return {"name": name, "bytes": raw.hex(), "rule": rule, "now": now, "before": last}
+        return {"name": name, "bytes": raw.hex(), "rule": rule, "now": now, "before": last,
+                "saved_ms": saved_ms}  # fmt: skip
 
     first = make.tick()
     owed = first.amount_micro
@@ -162,9 +169,12 @@ def tick_cases() -> list[Case]:
         rule("after the end, for it", "tick.span", now=end + 9, at_ms=end + 9,
             **used((end - start) * units + 1)),
         rule("as far ahead as allowed", None, now=NOW + 31_000),
+        rule("all that was saved", None, saved_ms=120_000),
+        rule("a millisecond that was not", "tick.lost", saved_ms=119_999),
+        rule("what was co-signed before it was lost", None, before=first, n=2, saved_ms=0),
         rule("a millisecond further ahead", "tick.future", now=NOW + 30_999),
     ]  # fmt: skip
-    common = {"now": NOW + 61_000, "skew": 30_000, "before": None}
+    common = {"now": NOW + 61_000, "skew": 30_000, "before": None, "saved_ms": None}
     return [common | one for one in (*shapes, *rules)]
 
 
@@ -183,6 +193,40 @@ def tick_vectors() -> Case:
     }
 
 
+def saved_vectors() -> Case:
+    """What the job of a lease saved, with the request and the most bytes that it may have."""
+    shapes = sealed_cases(make.saved, FEED, {
+        "lease": (bytes(31),),
+        "used_ms": (-1, 2**63),
+        "at_ms": (0,),
+        "archive": (ArchiveName(digest=LEASE, bytes=-1),),
+    })  # fmt: skip
+    end, units = NOW + 3_601_000, 2
+
+    def rule(name: str, rule: str | None, **changes: Any) -> Case:
+        return {"name": name, "bytes": sealed(make.saved(**changes)).hex(), "rule": rule}
+
+    def sized(size: int) -> ArchiveName:
+        return ArchiveName(digest=LEASE, bytes=size)
+
+    return {
+        "net": NET.hex(),
+        "request": encode(make.lease_request()).hex(),
+        "bytes_max": 4_096,
+        "cases": [
+            *shapes,
+            rule("as large as it may be", None, archive=sized(4_096)),
+            rule("a byte larger", "saved.size", archive=sized(4_097)),
+            rule("all of the time", None, used_ms=60_000 * units),
+            rule("a millisecond more", "saved.span", used_ms=60_000 * units + 1),
+            rule("before the start", "saved.span", used_ms=1, at_ms=NOW),
+            rule("after the end", None, used_ms=3_600_000 * units, at_ms=end + 9),
+            rule("after the end, for it", "saved.span", used_ms=3_600_000 * units + 1,
+                at_ms=end + 9),
+        ],
+    }  # fmt: skip
+
+
 def outcome_cases() -> list[Case]:
     return [
         *sealed_cases(make.outcome, FEED, {
@@ -199,7 +243,8 @@ def outcome_cases() -> list[Case]:
             "gpu": ("amd",),
         }),
         *({"name": f"by {cause}", "bytes": sealed(make.outcome(cause=cause)).hex(), "rule": None}
-            for cause in ("signal", "memory", "time", "disk", "pids", "stopped", "engine")),
+            for cause in ("signal", "memory", "time", "disk", "pids", "stopped", "preempted",
+                "engine")),
     ]  # fmt: skip
 
 
@@ -226,6 +271,9 @@ def job_cases() -> list[Case]:
         one(
             "of an image with a name of 202", "codec.shape", image="a" * 202 + "@sha256:" + "0" * 64
         ),
+        one("with what it saved elsewhere", None, checkpoint=Input(digest=LEASE, bytes=7)),
+        one("that handles a signal", None, notice_signal="USR1"),
+        one("that handles a signal that it cannot", "codec.shape", notice_signal="KILL"),
         one("without arguments", "codec.shape", argv=()),
         one("with an empty argument", None, argv=("",)),
         one("with a zero byte", "codec.shape", argv=("a\0",)),

@@ -26,7 +26,7 @@ def test_bids_are_ranked_as_the_vectors_say(case: Case) -> None:
 @pytest.mark.parametrize("case", FILE["costs"])
 def test_expected_costs_are_those_of_the_vectors(case: Case) -> None:
     net = NetId(raw(FILE, "net"))
-    deal = deal_of(unpack(raw(case, "rfq"), net, Rfq).body, unpack(raw(case, "bid"), net, Bid).body)
+    rfq, bid = unpack(raw(case, "rfq"), net, Rfq).body, unpack(raw(case, "bid"), net, Bid).body
     judged = decode(raw(case, "judged"), Judged, size_max=QUOTE_BYTES_MAX)
     weights = decode(raw(case, "weights"), Weights, size_max=QUOTE_BYTES_MAX)
-    assert asdict(expected_cost(deal, judged, weights)) == case["terms"]
+    assert asdict(expected_cost(deal_of(rfq, bid, weights), judged, weights)) == case["terms"]

@@ -12,12 +12,12 @@ from protocol.limits import FRAME_BYTES_MAX, JOB_BYTES_MAX, JOB_SEAL_BYTES, PART
 from tests import make
 from tests.make import LEASE
 
-FIELDS = {"b": b"piece", "outcome": b"sealed", "rule": "output.gone"}
+FIELDS = {"b": b"piece", "outcome": b"sealed", "saved": b"sealed", "rule": "output.gone"}
 
 
 @pytest.mark.parametrize("names", [*combinations(FIELDS, 2), tuple(FIELDS)], ids=str)
 def test_a_part_says_one_thing(names: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError, match="a piece, an outcome or a rule"):
+    with pytest.raises(ValueError, match="a piece, an outcome, a checkpoint or a rule"):
         Part(offset=0, **{name: FIELDS[name] for name in names})  # type: ignore[arg-type]
 
 

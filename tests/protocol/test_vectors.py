@@ -27,7 +27,7 @@ from protocol.gpu_class import CLASSES, REGION_GROUPS, GpuClass, gpu_class, grou
 from protocol.hello import Answer, Hello, Question, check_hello
 from protocol.job import open_job, read_job, seal_job
 from protocol.lease import LeaseRequest, Terms, charge, check_request
-from protocol.lease_stream import CosignAsk, Cosigned, LeaseName, Open, Part, Settle
+from protocol.lease_stream import CosignAsk, Cosigned, Kept, LeaseName, Open, Part, Settle
 from protocol.limits import AUCTION_BYTES_MAX, HELLO_BYTES_MAX, QUOTE_BYTES_MAX, TICK_BYTES_MAX
 from protocol.offers import (
     Heads,
@@ -46,7 +46,7 @@ from protocol.rail import RailReceipt, check_rail_receipt
 from protocol.rules import RULES, RULES_DIGEST
 from protocol.scoring import AuctionRecord, check_auction
 from protocol.signing import Signer, digest, is_signed, is_sound, key_of, preimage
-from protocol.tick import Outcome, Tick, check_tick
+from protocol.tick import Outcome, Saved, Tick, check_saved, check_tick
 from protocol.units import (
     Digest,
     Mebibytes,
@@ -87,6 +87,7 @@ SHAPES: dict[str, type[Wire]] = {
     "cosign-ask": CosignAsk,
     "cosigned": Cosigned,
     "settle": Settle,
+    "kept": Kept,
     "lease-name": LeaseName,
 }
 
@@ -160,11 +161,18 @@ def judge_job(case: Case) -> None:
 
 def judge_tick(case: Case) -> None:
     file = FILES["tick"]
-    sealed = unpack(raw(case), NetId(raw(file, "net")), Tick)
+    body = unpack(raw(case), NetId(raw(file, "net")), Tick).body
     request = decode(raw(file, "request"), LeaseRequest, size_max=QUOTE_BYTES_MAX)
     before = case["before"] and decode(raw(case, "before"), Tick, size_max=TICK_BYTES_MAX)
-    now, skew = Millis(case["now"]), MillisSpan(case["skew"])
-    check_tick(sealed.body, request, before=before, now=now, skew=skew)
+    given = {name: case[name] for name in ("now", "skew", "saved_ms")}
+    check_tick(body, request, before=before, **given)
+
+
+def judge_saved(case: Case) -> None:
+    file = FILES["saved"]
+    request = decode(raw(file, "request"), LeaseRequest, size_max=QUOTE_BYTES_MAX)
+    body = unpack(raw(case), NetId(raw(file, "net")), Saved).body
+    check_saved(body, request, bytes_max=file["bytes_max"])
 
 
 def judge_seal(name: str, shape: type[Wire]) -> Callable[[Case], None]:
@@ -200,6 +208,7 @@ JUDGES: dict[str, Callable[[Case], None]] = {
     "job": judge_job,
     "tick": judge_tick,
     "outcome": judge_seal("outcome", Outcome),
+    "saved": judge_saved,
     "payment": judge_seal("payment", PaymentReference),
     "rail": judge_rail,
     "lease-stream": judge_shape,
@@ -209,11 +218,7 @@ JUDGES: dict[str, Callable[[Case], None]] = {
 
 def rule_of(name: str, case: Case) -> str | None:
     """The rule by which the case is refused; None if it is good."""
-    try:
-        JUDGES[name](case)
-    except PeerFault as fault:
-        return fault.rule
-    return None
+    return broken(lambda: JUDGES[name](case))
 
 
 ROWS = [
