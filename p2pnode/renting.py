@@ -47,6 +47,7 @@ def build_renting(
         reliability_ppm=keeping.standing.reliability_ppm,
         bars=keeping.standing.bars,
         witness=keeping.witnesses.gather,
+        accuse=ports.ledger.accuse,
         random_bytes=ports.random_bytes,
         clock=ports.clock,
     )

@@ -262,6 +262,7 @@ def renter(
         reliability_ppm=lambda _owner: 950_000,
         bars=barred.get,
         witness=witness,
+        accuse=lambda _evidence: None,
         random_bytes=lambda count: next(thrown).to_bytes(count, "big"),
         clock=clock,
     )

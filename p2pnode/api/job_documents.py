@@ -48,6 +48,8 @@ class JobOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     after_preemptions: int | None = None
     """So many interruptions are enough: from then on `then_tier` is asked for."""
     then_tier: Tier = "silver"
+    start_ms: int | None = None
+    """When it is to start; by default as soon as it can."""
 
 
 class OutcomeDocument(Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
@@ -34,7 +35,7 @@ POLL_S = 0.2
 @click.option("--vram", help="Least memory of each GPU, for example 24GB.")
 @click.option("--model", multiple=True, help="Part of the GPU's name; may be repeated.")
 @click.option("--region", multiple=True, help="ISO 3166 country; may be repeated.")
-@click.option("--tier", default="silver", show_default=True, help="silver or bronze.")
+@click.option("--tier", default="silver", show_default=True, help="gold, silver or bronze.")
 @click.option("--max-price", help="Most per GPU-hour, for example '0.45 USD/gpu-h'.")
 @click.option("--max-total", help="Most for the whole job, for example '1.20 USD'.")
 @click.option("--time", "time_limit", default="1h", show_default=True, help="Time limit.")
@@ -80,6 +81,7 @@ POLL_S = 0.2
 )
 @click.option("--after-preemptions", type=int, help="So many interruptions are enough.")
 @click.option("--then", default="silver", show_default=True, help="The tier after them.")
+@click.option("--start", help="When to start, for example 2026-12-24T20:00Z; for --tier gold.")
 @click.option("--detach", is_flag=True, help="Print the job's id and leave it to the node.")
 @home_option
 @json_option
@@ -147,6 +149,7 @@ def order_of(money: str, wanted: dict[str, Any]) -> dict[str, Any]:
         "checkpoint_ms": parse_span(wanted["checkpoint"]) if wanted["checkpoint"] else None,
         "after_preemptions": wanted["after_preemptions"],
         "then_tier": wanted["then"],
+        "start_ms": instant_ms(wanted["start"]) if wanted["start"] else None,
     }
 
 
@@ -159,6 +162,17 @@ def variables_of(pairs: tuple[str, ...]) -> dict[str, str]:
             raise LocalFault(f"{pair!r} is no variable.", "--env NAME=VALUE")
         found[name] = value
     return found
+
+
+def instant_ms(text: str) -> int:
+    """An instant with its zone, in ms since 1970. Raises LocalFault."""
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError:
+        read = None
+    if read is None or read.tzinfo is None:
+        raise LocalFault(f"{text!r} is no instant with a time zone.", "--start 2026-12-24T20:00Z")
+    return int(read.timestamp()) * 1_000
 
 
 def thousandths(text: str) -> int:

@@ -91,6 +91,8 @@ class JobFile(Wire, frozen=True, kw_only=True):
     attempt: UInt = 1
     avoid: Annotated[tuple[Key, ...], Meta(max_length=64)] = ()
     resting: Annotated[tuple[Resting, ...], Meta(max_length=64)] = ()
+    start_ms: Instant | UnsetType = UNSET
+    """When it is to start, if not as soon as it can."""
     checkpoint_ms: Span | UnsetType = UNSET
     """How often what the job saves is fetched; absent: never."""
     checkpoint: Input | UnsetType = UNSET
@@ -122,6 +124,7 @@ class JobFile(Wire, frozen=True, kw_only=True):
             avoid=tuple(PublicKey(owner) for owner in (*self.avoid, *resting)),
             witnesses=() if self.witnesses is UNSET else self.witnesses,
             quorum=0 if self.quorum is UNSET else self.quorum,
+            start_ms=self.start_ms if self.start_ms is not UNSET and self.start_ms > now else None,
         )
 
 

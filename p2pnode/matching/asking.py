@@ -19,6 +19,7 @@ RFQ_LIFE_MS: Final = 5_000
 
 def rfq_for(order: Order, offer: Offer, *, now: Millis, nonce: bytes, hold: bool = False) -> Rfq:
     """The question to this offer's owner; with `hold`, for an exclusive bid."""
+    start = Millis(max(now + START_MS, order.start_ms or 0))
     return Rfq(
         owner=offer.signer,
         group=offer.advert.group,
@@ -26,9 +27,9 @@ def rfq_for(order: Order, offer: Offer, *, now: Millis, nonce: bytes, hold: bool
         seq=offer.advert.seq,
         need=order.need,
         tier=order.tier,
-        start_ms=Millis(now + START_MS),
-        end_ms=Millis(now + START_MS + order.span_ms),
-        start_by_ms=UNSET if order.late_ms is None else Millis(now + START_MS + order.late_ms),
+        start_ms=start,
+        end_ms=Millis(start + order.span_ms),
+        start_by_ms=UNSET if order.late_ms is None else Millis(start + order.late_ms),
         notice_ms=order.notice_ms,
         money=order.money,
         hold="yes" if hold else UNSET,
@@ -53,6 +54,7 @@ def request_for(order: Order, sealed: Sealed[Bid], *, now: Millis, nonce: bytes)
         period_ms=bid.period_ms,
         notice_ms=bid.notice_ms,
         lapse_ms=bid.lapse_ms,
+        remedy_ppm=bid.remedy_ppm,
         terms=digest_of_terms(bid.terms),
         job=UNSET if order.job is None else order.job,
         witnesses=order.witnesses or UNSET,

@@ -13,13 +13,14 @@ from ledger.entry import Entry
 from ledger.fold import Lease
 from p2pnode.clock import WallClock
 from p2pnode.matching.free_units import TurnOf
+from p2pnode.matching.hidden_bids import HiddenBids
 from p2pnode.matching.holds import Holds
 from p2pnode.matching.provider import Provider
 from p2pnode.matching.quoting import No, Question, quote
 from p2pnode.matching.room import to_break
 from p2pnode.network.exchange import Handler
 from protocol.answers import check_takes
-from protocol.auction import Bid, BidDrop, Refusal, Reply, Rfq, Take, check_rfq
+from protocol.auction import Bid, BidDrop, Refusal, Reply, RevealAsk, Rfq, Take, check_rfq
 from protocol.certificate import Certificate
 from protocol.codec import decode, encode
 from protocol.errors import PeerFault, Unavailable
@@ -96,6 +97,7 @@ class Desk:
         self._on_grant = on_grant
         self._clock = clock
         self._bids: OrderedDict[Digest, Sealed[Bid]] = OrderedDict()
+        self._hidden = HiddenBids(signer, self._net)
         self.quoted = 0
         self.granted = 0
         self.refused: dict[str, int] = {}
@@ -105,12 +107,30 @@ class Desk:
         """The questions that this part answers."""
         return {
             "rfq": self._answer_rfq,
+            "rfq.commit": self._answer_commit,
+            "rfq.reveal": self._answer_reveal,
             "bid.drop": self._answer_drop,
             "lease.take": self._answer_take,
         }
 
     async def _answer_rfq(self, peer: PeerId, body: bytes) -> bytes:
         await trio.lowlevel.checkpoint()
+        return encode(self._answer(peer, body)[1])
+
+    async def _answer_commit(self, peer: PeerId, body: bytes) -> bytes:
+        """As `rfq`, but the bid stays hidden until it is asked for."""
+        await trio.lowlevel.checkpoint()
+        sealed, reply = self._answer(peer, body)
+        if reply.yes is msgspec.UNSET:
+            return encode(reply)
+        return encode(Reply(yes=self._hidden.commit(sealed, reply.yes, self._clock.now())))
+
+    async def _answer_reveal(self, peer: PeerId, body: bytes) -> bytes:
+        await trio.lowlevel.checkpoint()
+        asked = decode(body, RevealAsk, size_max=DROP_BYTES_MAX)
+        return self._hidden.reveal(asked.commit, self._who_is(peer).feed)
+
+    def _answer(self, peer: PeerId, body: bytes) -> tuple[Sealed[Rfq], Reply]:
         if len(body) > RFQ_BYTES_MAX:
             raise PeerFault("codec.size")
         sealed = unpack(body, self._net, Rfq)
@@ -121,8 +141,8 @@ class Desk:
         except PeerFault as fault:
             if fault.rule not in {"rfq.stale", "rfq.future"}:
                 raise
-            return encode(self._no(sealed, No("STALE", f"our clock says {now} ms")))
-        return encode(self._quote(sealed, now))
+            return sealed, self._no(sealed, No("STALE", f"our clock says {now} ms"))
+        return sealed, self._quote(sealed, now)
 
     def _quote(self, sealed: Sealed[Rfq], now: Millis) -> Reply:
         rfq = sealed.body

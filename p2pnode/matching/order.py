@@ -7,7 +7,7 @@ from msgspec import UNSET
 from p2pnode.matching.search import Wish
 from protocol.advert import Tier
 from protocol.auction import Need
-from protocol.units import Digest, Mebibytes, Micros, MillisSpan, PublicKey
+from protocol.units import Digest, Mebibytes, Micros, Millis, MillisSpan, PublicKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,8 @@ class Order:
     """Whose cosignatures the renter wants before it accepts a grant."""
     quorum: int = 0
     """Of how many of them; 0 without any."""
+    start_ms: Millis | None = None
+    """When it is to start; None: as soon as it can."""
     late_ms: MillisSpan | None = None
     """By how much later it may start, if bronze must give its units back for it; None: not so."""
 
@@ -45,5 +47,5 @@ class Order:
             tier=self.tier,
             ask_max=self.ask_max,
             money=self.money,
-            may_be_busy=self.late_ms is not None,
+            may_be_busy=self.late_ms is not None or self.start_ms is not None,
         )

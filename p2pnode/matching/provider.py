@@ -76,6 +76,8 @@ class Posting:
     memory_mib: int
     disk_mib: int
     heartbeat_s: float
+    remedy_ppm: int = 100_000
+    """Of the charge for a whole gold lease, let off if we fail its job; 0: no gold."""
 
 
 class Provider:

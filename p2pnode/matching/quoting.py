@@ -15,7 +15,7 @@ from p2pnode.matching.shape import shortfall
 from p2pnode.quantities import format_span
 from protocol.auction import Bid, Reason, Rfq, latest_start
 from protocol.lease import Terms
-from protocol.units import Digest, Millis, MillisSpan, PublicKey
+from protocol.units import Digest, Micros, Millis, MillisSpan, PublicKey
 
 BID_LIFE_MS: Final = MillisSpan(10_000)
 HOLD_MS: Final = MillisSpan(5_000)
@@ -80,20 +80,27 @@ def quote(
     if room is None or (room.is_breaking and room.start_ms > latest_start(rfq)):
         free = len(free_units(shelf, turn_of, start=start, end=end, held=held))
         return No("TAKEN", f"{free} of {len(shelf.units)} GPUs are free then")
-    start, end = room.start_ms, Millis(room.start_ms + end - start)
+    return _bid(question, room, asked, shelf=shelf, posting=posting, now=now)
+
+
+def _bid(
+    question: Question, room: Room, asked: Micros, *, shelf: Shelf, posting: Posting, now: Millis
+) -> Bid:
+    rfq = question.rfq
     return Bid(
         rfq=question.digest,
         renter=question.renter,
         group=rfq.group,
         units=room.units,
         tier=rfq.tier,
-        start_ms=start,
-        end_ms=end,
+        start_ms=room.start_ms,
+        end_ms=Millis(room.start_ms + rfq.end_ms - rfq.start_ms),
         micro_per_gpu_hour=asked,
         money=posting.money,
         period_ms=posting.period_ms,
         notice_ms=rfq.notice_ms,
         lapse_ms=LAPSE_MS,
+        remedy_ppm=posting.remedy_ppm if rfq.tier == "gold" and posting.remedy_ppm else UNSET,
         terms=Terms(isolation=posting.isolation),
         gpu=shelf.source,
         head_seq=0,

@@ -15,6 +15,7 @@ from ledger.witness_bodies import Cosigned
 from p2pnode.clock import WallClock
 from p2pnode.matching.asking import is_dear, request_for, rfq_for
 from p2pnode.matching.book import Offer
+from p2pnode.matching.hidden_bids import COMMIT_S, Opening
 from p2pnode.matching.order import Order
 from p2pnode.matching.search import search
 from protocol.advert import Tier, ask_for
@@ -116,6 +117,7 @@ class Renter:
         reliability_ppm: Callable[[PublicKey], int],
         bars: Callable[[PublicKey], str | None],
         witness: Witness,
+        accuse: Callable[[bytes], object],
         random_bytes: Callable[[int], bytes],
         clock: WallClock,
     ) -> None:
@@ -127,6 +129,7 @@ class Renter:
         self._reliability_ppm = reliability_ppm
         self._bars = bars
         self._witness = witness
+        self._opening = Opening(ask=ask, accuse=accuse, net=self._net)
         self._random_bytes = random_bytes
         self._clock = clock
 
@@ -178,8 +181,7 @@ class Renter:
         )
         rfq = unpack(raw, self._net, Rfq)
         try:
-            body = await self._ask(offer.certificate.peer_id, "rfq", raw)
-            reply = decode(body, Reply, size_max=FRAME_BYTES_MAX)
+            reply = await self._quote_of(offer, rfq, raw)
             if reply.yes is UNSET:
                 self._note_refusal(reply, rfq.digest, offer, answers)
                 return
@@ -201,6 +203,14 @@ class Renter:
                 round=answers.round,
             )
             answers.bids[bid.digest] = (offer, heard, bid)
+
+    async def _quote_of(self, offer: Offer, rfq: Sealed[Rfq], raw: bytes) -> Reply:
+        peer = offer.certificate.peer_id
+        if rfq.body.tier == "gold":
+            open_s = trio.current_time() + COMMIT_S
+            return await self._opening.quote(peer, rfq, raw, open_s=open_s)
+        body = await self._ask(peer, "rfq", raw)
+        return decode(body, Reply, size_max=FRAME_BYTES_MAX)
 
     def _note_refusal(self, reply: Reply, of: Digest, offer: Offer, answers: _Answers) -> None:
         assert reply.no is not UNSET
