@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from p2pnode.config_keys import ARRAYS, KEYS, TABLES, line_of, nearest_key
-from p2pnode.quantities import Money, format_money, format_rate, format_span
+from p2pnode.quantities import Exchange, Money
 from protocol.errors import LocalFault
 from protocol.units import Mebibytes, MillisSpan
 
@@ -22,6 +22,7 @@ Role = Literal["owner", "renter"]
 Tier = Literal["gold", "silver", "bronze"]
 EngineChoice = Literal["auto", "process", "docker"]
 GossipChoice = Literal["auto", "on", "off"]
+PrimaryUse = Literal["never", "first", "only", "fallback"]
 
 
 class Network(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,6 +40,9 @@ class Network(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """From one advert to the next."""
     gossip: GossipChoice = "auto"
     """Whether the node is part of the gossip meshes; auto: unless it only rents."""
+    down: int | None = None
+    """Kilobits per second that jobs may count on; None: adverts do not say."""
+    up: int | None = None
     witness: bool = True
     """Whether the node cosigns leases of others and looks after them when it is asked to."""
 
@@ -47,7 +51,27 @@ class Pricing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[pricing]`: what the owner asks, and for which leases."""
 
     ask: Money | None = None
-    """For one GPU and one hour; None: no price is posted."""
+    """For one GPU and one hour, as silver; None: no price is posted."""
+    floor: Money | None = None
+    """Least silver price; None: what strategy and ask say."""
+    gold_ask: Money | None = None
+    """None: a share of the silver one, as for those below."""
+    gold_floor: Money | None = None
+    bronze_ask: Money | None = None
+    bronze_floor: Money | None = None
+    strategy: str = "fixed"
+    step: int = 50_000
+    """Millionths by which a price moves at most at once, if it moves by itself."""
+    step_every: MillisSpan = MillisSpan(600_000)
+    """How often at most."""
+    by_use: bool = False
+    """Whether use moves prices."""
+    energy: Money | None = None
+    """For one kilowatt-hour."""
+    watts: int | None = None
+    """What one GPU takes with its part of the host."""
+    margin: int = 0
+    """Millionths of the cost that `cost-plus` adds."""
     min_lease: MillisSpan = MillisSpan(60_000)
     max_lease: MillisSpan = MillisSpan(7 * 86_400_000)
     period: MillisSpan = MillisSpan(60_000)
@@ -62,6 +86,22 @@ class Pricing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Best first, as adverts list them."""
     rails: tuple[str, ...] = ()
     """Keys of payment rails whose holds we take for money."""
+
+
+class Availability(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[[availability]]`: times at which the node is open; without such a table, always."""
+
+    hours: str = ""
+    """In the short form, such as `22:00-06:00 daily`."""
+    file: str = ""
+    """In place of hours, a calendar by RFC 5545."""
+    tz: str = "UTC"
+    excepted: tuple[str, ...] = msgspec.field(default=(), name="except")
+    """Dates on which the hours do not begin."""
+    closed: bool = False
+    """Whether these are times at which it is closed; they go before others."""
+    floor: Money | None = None
+    """Least price while they are open, in place of other floors."""
 
 
 class SimulatedGpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -95,6 +135,17 @@ class Renting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Feed keys whose cosignatures we want before we accept a lease; empty: none."""
     quorum: int = 0
     """Of how many of them; 0: more than half."""
+    rates: tuple[Exchange, ...] = ()
+    """At which offers in other money are taken; without, they match nothing."""
+
+
+class Primary(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[primary]`: a place of our own that can run jobs besides the market."""
+
+    template: str = ""
+    """How it is spoken to: dstack, kubernetes, skypilot, or the path of a file; empty: none."""
+    use: PrimaryUse = "never"
+    """For jobs that do not say."""
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -105,9 +156,11 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     roles: tuple[Role, ...] = ("owner", "renter")
     network: Network = Network()
     pricing: Pricing = Pricing()
+    availability: tuple[Availability, ...] = ()
     gpu: Gpu = Gpu()
     workloads: Workloads = Workloads()
     renting: Renting = Renting()
+    primary: Primary = Primary()
 
 
 DEFAULTS: Final = Config()
@@ -152,6 +205,7 @@ def read_config(text: str, *, origin: str, variables: Mapping[str, str]) -> Conf
 
     chosen = _read_table(tables, "", where)
     config = msgspec.convert(chosen, Config)
+    _check_owner(config, where)
     if config.pricing.min_lease > config.pricing.max_lease:
         key = "min_lease" if "min_lease" in chosen["pricing"] else "max_lease"
         raise LocalFault(
@@ -161,74 +215,38 @@ def read_config(text: str, *, origin: str, variables: Mapping[str, str]) -> Conf
     return config
 
 
-def default_config_text(config: Config = DEFAULTS) -> str:
-    """The text of a file that chooses this, each key with its explanation."""
-    network, pricing = config.network, config.pricing
-    ask = f'ask = "{format_rate(pricing.ask)}"' if pricing.ask else '# ask = "0.38 USD/gpu-h"'
-    known = pricing.newcomer_credit
-    credit = (
-        f'newcomer_credit = "{format_money(known.micros, known.code)}"'
-        if known
-        else '# newcomer_credit = "1.20 USD"'
-    )
-    payout = f"payout = {_quoted(pricing.payout)}" if pricing.payout else '# payout = "IBAN ..."'
-    gpus = "\n".join(_gpu_text(gpu, "") for gpu in config.gpu.simulated)
-    example = _gpu_text(SimulatedGpu(model="RTX 4090", vram=Mebibytes(24_564), count=2), "# ")
-    return f"""\
-# What this node does. A variable such as P2PNODE_NETWORK__REGION=DE goes before the line here.
-schema = 1
-name = {_quoted(config.name)}
-roles = {_listed(config.roles)}  # owner: rents GPUs out; renter: rents them
-
-[network]
-listen = {_listed(network.listen)}
-announce = {_listed(network.announce)}  # what others are told instead; empty: what is bound
-bootstrap = {_listed(network.bootstrap)}  # first peers, each ends in /p2p/ and its peer id
-mdns = {str(network.mdns).lower()}  # find peers on the local network, and be found there
-region = {_quoted(network.region)}  # ISO 3166 country, ZZ: unknown
-heartbeat = {_quoted(format_span(network.heartbeat))}  # from one advert to the next
-gossip = {_quoted(network.gossip)}  # on, off; auto: on unless the only role is renter
-witness = {str(network.witness).lower()}  # cosign leases of others when they ask
-
-[pricing]
-{ask}  # for one GPU and one hour
-min_lease = {_quoted(format_span(pricing.min_lease))}
-max_lease = {_quoted(format_span(pricing.max_lease))}
-period = {_quoted(format_span(pricing.period))}  # what is metered and paid at a time
-billing = {_quoted(format_span(pricing.billing))}  # how long a renter may owe
-{credit}  # what a stranger may owe; unset: the price of one billing period
-{payout}  # how you are paid, told to renters who owe you
-tiers = {_listed(pricing.tiers)}  # gold, silver, bronze
-rails = {_listed(pricing.rails)}  # keys of payment rails whose holds count as money
-
-[workloads]
-engine = {_quoted(config.workloads.engine)}  # process, docker; auto: docker where its socket is
-docker_socket = {_quoted(config.workloads.docker_socket)}
-
-[renting]
-lost_after = {_quoted(format_span(config.renting.lost_after))}  # then a job of ours moves
-witnesses = {_listed(config.renting.witnesses)}  # feeds that must cosign before we accept a lease
-quorum = {config.renting.quorum}  # how many of them; 0: more than half
-
-# GPUs that do not exist, for test networks; one such table for each model.
-{gpus or example}"""
-
-
-def _gpu_text(gpu: SimulatedGpu, mark: str) -> str:
-    return (
-        f"{mark}[[gpu.simulated]]\n"
-        f"{mark}model = {_quoted(gpu.model)}\n"
-        f'{mark}vram = "{gpu.vram}MiB"\n'
-        f"{mark}count = {gpu.count}\n"
-    )
-
-
-def _listed(items: tuple[str, ...]) -> str:
-    return f"[{', '.join(_quoted(item) for item in items)}]"
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+def _check_owner(config: Config, where: "Where") -> None:
+    """What the owner's choices need of each other. Raises LocalFault."""
+    for number, window in enumerate(config.availability):
+        if bool(window.hours) == bool(window.file):
+            raise LocalFault(
+                f"{where(f'availability[{number}]')}: a window has either hours or a file.",
+                f"write for example hours = {KEYS['availability.hours'].example}",
+            )
+    pricing = config.pricing
+    prices = {
+        f"pricing.{name}": price
+        for name in pricing.__struct_fields__
+        if isinstance(price := getattr(pricing, name), Money) and name != "newcomer_credit"
+    }
+    for number, window in enumerate(config.availability):
+        if window.floor is not None:
+            prices[f"availability[{number}].floor"] = window.floor
+    for key, price in prices.items():
+        first, money = next(iter(prices.items()))
+        if price.code != money.code:
+            what = f"{where(key)}: {key} is in {price.code}, and {first} in {money.code}."
+            raise LocalFault(what, "one node asks in one money")
+    if pricing.strategy == "cost-plus" and None in {pricing.energy, pricing.watts}:
+        raise LocalFault(
+            f"{where('pricing.strategy')}: cost-plus needs the cost.",
+            'write for example energy = "0.30 USD/kWh" and watts = 400',
+        )
+    if pricing.strategy.startswith("market") and pricing.ask is pricing.floor is None:
+        raise LocalFault(
+            f"{where('pricing.strategy')}: {pricing.strategy} needs a floor.",
+            f"write for example floor = {KEYS['pricing.floor'].example}",
+        )
 
 
 def _override(tables: dict[str, Any], variables: Mapping[str, str]) -> dict[str, str]:

@@ -15,6 +15,10 @@ class Gpu:
     model: str
     vram: Mebibytes
     source: Literal["nvml", "simulated"]
+    driver: str = ""
+    """Version of the driver; empty where none is known."""
+    compute: tuple[int, int] | None = None
+    """CUDA compute capability."""
     device: str = ""
     """How CUDA names it; empty for a simulated one."""
 

@@ -5,38 +5,40 @@ from typing import Final
 
 import trio
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from ledger.fold import Lease
 from ledger.limits import RECEIPT_BYTES_MAX
 from ledger.receipt import Proven, check_receipt
+from p2pnode.api.auction_documents import AuctionDocument
 from p2pnode.api.job_documents import (
-    AuctionDocument,
     JobDocument,
     JobListDocument,
-    JobOrder,
     LeaseDocument,
     LeaseListDocument,
+    PrimaryDocument,
     ReceiptDocument,
     YieldDocument,
     YieldOrder,
 )
+from p2pnode.api.wanted_documents import JobOrder
+from p2pnode.auction_check import auction_document
 from p2pnode.config import Renting
 from p2pnode.execution.archive import Packed, pack, unpack
 from p2pnode.execution.run_log import end_of
 from p2pnode.jobs.baggage import FileBaggage
-from p2pnode.jobs.jobfile import Fallback, JobFile
+from p2pnode.jobs.jobfile import AtPrimary, Fallback, JobFile
 from p2pnode.jobs.jobs import NO_NOTICE, Submission
 from p2pnode.network.peer_text import peer_text
 from p2pnode.node import Node
 from p2pnode.receipt_check import outcome_document
 from p2pnode.reclaiming import reclaim
 from p2pnode.reputation_views import feed_named
-from protocol.auction import Bid, Need, Refusal
+from p2pnode.wanted import choice_of, need_of
 from protocol.codec import decode
 from protocol.errors import LocalFault, PeerFault
 from protocol.job import Input, Job, JobLimits
-from protocol.limits import AUCTION_BYTES_MAX, JOB_BYTES_MAX, WITNESSES_MAX
-from protocol.scoring import AuctionRecord, check_auction, expected_cost
+from protocol.limits import JOB_BYTES_MAX, WITNESSES_MAX
 from protocol.tick import Outcome
 from protocol.units import Micros, Millis, MillisSpan, PublicKey
 from protocol.wire import unpack as unpack_message
@@ -62,8 +64,14 @@ class JobViews:
         """Pack the input, take the job. Raises LocalFault."""
         job = self._node.jobs.new_id()
         witnesses = witnesses_of(self._node, order, self._node.config.renting)
-        archive = await input_of(self._baggage, job, order)
-        file = self._node.jobs.submit(submission_of(job, order, archive, witnesses))
+        order = replace(order, primary=order.primary or self._node.config.primary.use)
+        # What never leaves the primary is taken from where it lies.
+        is_packed = order.primary != "only"
+        archive = await input_of(self._baggage, job, order) if is_packed else None
+        renting = self._node.config.renting
+        file = self._node.jobs.submit(
+            submission_of(job, order, archive, witnesses, renting=renting)
+        )
         return self._document(file)
 
     def list_jobs(self, limit: int) -> JobListDocument:
@@ -125,17 +133,15 @@ class JobViews:
 
     def auction(self, name: str) -> AuctionDocument:
         """The bids of a job's last auction, and whether the choice was right. Raises LocalFault."""
+        return auction_document(self.auction_file(name), self._node.net)
+
+    def auction_file(self, name: str) -> bytes:
+        """The record of a job's last auction, for whoever checks it. Raises LocalFault."""
         file = self._node.jobs.driver(name).file
         raw = self._node.ports.cabinet.get(f"jobs/{file.id}/auction-{file.attempt}")
         if raw is None:
             raise LocalFault(f"{file.id} has had no auction yet.")
-        record = decode(raw, AuctionRecord, size_max=AUCTION_BYTES_MAX)
-        try:
-            check_auction(record, self._node.net)
-            is_right = True
-        except PeerFault:
-            is_right = False
-        return _auction_document(record, self._node, is_right=is_right)
+        return raw
 
     def leases(self) -> LeaseListDocument:
         """Leases in which we are one side, newest first."""
@@ -185,6 +191,7 @@ class JobViews:
             log_path=str(log_path),
             output_path=str(self._baggage.path(file.id, "output.tar")),
             has_receipt=self._node.ports.cabinet.get(f"jobs/{file.id}/receipt") is not None,
+            primary=None if file.primary is UNSET else _primary_document(file.primary),
         )
 
 
@@ -237,8 +244,21 @@ def _witness_named(node: Node, text: str) -> PublicKey:
     return feed_named(node, text)
 
 
+def primary_of(order: JobOrder) -> AtPrimary | None:
+    """What the renter's own primary has to do with this order."""
+    if order.primary is None or order.primary == "never":
+        return None
+    folder = UNSET if order.input_folder is None else order.input_folder
+    return AtPrimary(mode=order.primary, input=folder)
+
+
 def submission_of(
-    job: str, order: JobOrder, archive: Input | None, by: tuple[tuple[PublicKey, ...], int]
+    job: str,
+    order: JobOrder,
+    archive: Input | None,
+    by: tuple[tuple[PublicKey, ...], int],
+    *,
+    renting: Renting,
 ) -> Submission:
     """The order as the job that bears this id; `by`: its witnesses, and how many of them."""
     witnesses, quorum = by
@@ -248,12 +268,8 @@ def submission_of(
         variables=order.variables,
         image=order.image,
         input=archive,
-        need=Need(
-            gpus=order.gpus,
-            vram_mib_min=order.vram_mib_min,
-            models=order.models or UNSET,
-            regions=order.regions or UNSET,
-        ),
+        need=need_of(order, order),
+        choice=choice_of(order, renting, order.money),
         tier=order.tier,
         limits=JobLimits(
             time_ms=MillisSpan(order.time_ms),
@@ -275,6 +291,7 @@ def submission_of(
         checkpoint_ms=_checkpoint_ms(order),
         fallback=_fallback(order),
         start_ms=None if order.start_ms is None else Millis(order.start_ms),
+        primary=primary_of(order),
     )
 
 
@@ -306,6 +323,11 @@ def _fallback(order: JobOrder) -> Fallback | None:
     return Fallback(after=order.after_preemptions, tier=order.then_tier)
 
 
+def _primary_document(at: AtPrimary) -> PrimaryDocument:
+    code = None if at.exit_code is UNSET else at.exit_code
+    return PrimaryDocument(use=at.mode, phase=at.phase, why=at.why, exit_code=code)
+
+
 def _receipt_document(raw: bytes, proven: Proven) -> ReceiptDocument:
     return ReceiptDocument(
         lease=proven.lease.hex(),
@@ -317,38 +339,6 @@ def _receipt_document(raw: bytes, proven: Proven) -> ReceiptDocument:
         is_settled=proven.is_settled,
         outcome=outcome_document(proven.outcome),
         hex=raw.hex(),
-    )
-
-
-def _auction_document(record: AuctionRecord, node: Node, *, is_right: bool) -> AuctionDocument:
-    bids: list[dict[str, str | int]] = []
-    for heard in record.bids:
-        bid = unpack_message(heard.bid, node.net, Bid)
-        score = expected_cost(bid.body, reliability_ppm=heard.reliability_ppm)
-        bids.append(
-            {
-                "bid": bid.digest.hex(),
-                "owner": bid.signer.hex(),
-                "micro_per_gpu_hour": bid.body.micro_per_gpu_hour,
-                "reliability_ppm": heard.reliability_ppm,
-                "score_micro": score,
-            }
-        )
-    refusals = [unpack_message(raw, node.net, Refusal) for raw in record.refusals]
-    return AuctionDocument(
-        rule=record.rule,
-        offers_seen=record.offers_seen,
-        bids=tuple(sorted(bids, key=lambda bid: (int(bid["score_micro"]), str(bid["bid"])))),
-        refusals=tuple(
-            {
-                "owner": refusal.signer.hex(),
-                "reason": refusal.body.reason,
-                "detail": "" if refusal.body.detail is UNSET else refusal.body.detail,
-            }
-            for refusal in refusals
-        ),
-        chosen=tuple(digest.hex() for digest in record.chosen),
-        is_by_the_rule=is_right,
     )
 
 

@@ -16,17 +16,21 @@ from p2pnode.greeting import Greeting
 from p2pnode.identity import Identity
 from p2pnode.links import Links
 from p2pnode.lookout import Lookout
-from p2pnode.matching.book import Book, Offer, Outcome
+from p2pnode.matching.book import Book, Outcome
 from p2pnode.matching.desk import Books, Desk
 from p2pnode.matching.holds import Holds
+from p2pnode.matching.journal import Journal
+from p2pnode.matching.market import Market
 from p2pnode.matching.offer_sync import OfferSync
 from p2pnode.matching.provider import Provider, shelves_of
+from p2pnode.matching.rivals import rivals_in
 from p2pnode.matching.search import Wish
 from p2pnode.memo import certificate_memo
 from p2pnode.network.exchange import Exchange, Handler, answer_ping
 from p2pnode.network.gossip import Feed
 from p2pnode.network.peers import Peers
 from p2pnode.own_feed import begin_own_feed
+from p2pnode.own_terms import OwnTerms
 from p2pnode.own_time import latest_signed
 from p2pnode.policy import Policy
 from p2pnode.ports import Ports, advert_topics, is_light, posting_of, topic_name
@@ -78,13 +82,8 @@ class Node:
                 **self.settling.handlers,
                 **self.offer_sync.handlers,
                 **self.lookout.discovery.handlers,
-                **self.rejoin.gated(
-                    {
-                        **self.desk.handlers,
-                        **self.workplace.handlers,
-                        **self.witness.handlers,
-                    }
-                ),
+                **self.desk.watch(self.rejoin.gated(self.desk.handlers)),
+                **self.rejoin.gated({**self.workplace.handlers, **self.witness.handlers}),
             }
         )
 
@@ -190,6 +189,9 @@ class Node:
             rng=ports.rng,
             clock=ports.clock,
         )
+        self.terms = OwnTerms(
+            self.provider, self.book, self.identity, config=self.config, ports=ports
+        )
         self.lookout = Lookout(
             directory=ports.directory,
             streams=ports.transport,
@@ -206,6 +208,10 @@ class Node:
 
     def _build_owner(self) -> None:
         ports, ledger = self.ports, self.ports.ledger
+        self.market = Market(
+            self.book, own=self.identity.feed.public, thinks=self.standing,
+            lease=ports.ledger.lease, clock=ports.clock,
+        )  # fmt: skip
         self.workplace = Workplace(
             shop=Shop(
                 engine=ports.engine,
@@ -256,6 +262,8 @@ class Node:
             bars=self.standing.bars,
             admit_job=self.workplace.admit,
             on_grant=lambda entry: self.workplace.begin(self.books.granted(entry)),
+            journal=Journal(ports.cabinet, rivals=rivals_in(self.market.offers)),
+            on_rfq=lambda rfq: self.market.note_request(rfq.need),
             clock=ports.clock,
         )
 
@@ -267,7 +275,7 @@ class Node:
             ports=self.ports,
             links=self.links,
             keeping=self.keeping,
-            offers=self._offers_of_others,
+            market=self.market,
             look_around=self.look_around,
         )
         self.renter, self.jobs, self.pools = renting.renter, renting.jobs, renting.pools
@@ -331,6 +339,7 @@ class Node:
         shelves = shelves_of(gpus)
         self.provider.stock(shelves)
         await nursery.start(self.workplace.run)
+        await nursery.start(self.terms.run)
         await nursery.start(self.provider.run)
         if self.provider.posting.ask is not None:
             self.lookout.stock(shelves)
@@ -349,19 +358,15 @@ class Node:
     def _take(self, publisher: PeerId | None, raw: bytes) -> bool:
         """A sealed advert for our book, and with it where its owner can be reached."""
         outcome, offer = self.book.take(raw, now=self.ports.clock.now(), publisher=publisher)
-        if outcome is not Outcome.NEW:
+        if outcome is not Outcome.NEW or offer is None:
             return False
-        assert offer is not None
         self.peers.learn(offer.certificate.peer_id, offer.advert.addresses)
         return True
 
     async def _announce(self, advert: Advert, sealed: bytes) -> None:
         self._take(None, sealed)
-        index = topic_index(
-            GpuClass(advert.gpu_class),
-            advert.region,
-            topics=self.genesis.bounds.advert_topics,
-        )
+        topics = self.genesis.bounds.advert_topics
+        index = topic_index(GpuClass(advert.gpu_class), advert.region, topics=topics)
         await self.ports.transport.publish(topic_name(self.net, index), sealed)
 
     def _tell(self, peer: PeerId) -> None:
@@ -369,12 +374,7 @@ class Node:
         self.replication.tell(peer)
         self.spreader.note()
 
-    def _offers_of_others(self) -> list[Offer]:
-        own = self.identity.feed.public
-        offers = self.book.open_offers(self.ports.clock.now())
-        return [offer for offer in offers if offer.signer != own]
-
     def _wants_feed(self, feed: PublicKey) -> bool:
         """A light client keeps the feeds of those it deals with."""
-        ledger = self.ports.ledger
-        return any(feed in {lease.owner, lease.renter} for lease in ledger.state.leases())
+        leases = self.ports.ledger.state.leases()
+        return any(feed in {lease.owner, lease.renter} for lease in leases)

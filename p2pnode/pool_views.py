@@ -6,13 +6,14 @@ from typing import Final
 
 import trio
 
-from p2pnode.api.job_documents import JobOrder
 from p2pnode.api.pool_documents import PoolDocument, PoolListDocument
+from p2pnode.api.wanted_documents import JobOrder
 from p2pnode.home import host_faults
 from p2pnode.job_views import input_of, submission_of, witnesses_of
 from p2pnode.jobs.baggage import FileBaggage
 from p2pnode.jobs.poolfile import PoolFile
 from p2pnode.node import Node
+from protocol.errors import LocalFault
 from protocol.units import Micros
 
 _FILES: Final = trio.CapacityLimiter(2)
@@ -28,14 +29,17 @@ class PoolViews:
     async def submit(self, order: JobOrder) -> PoolDocument:
         """Pack the input once, take the job. Raises LocalFault."""
         node = self._node
+        if order.primary not in {None, "never"}:
+            raise LocalFault("A job on several nodes runs on the market.", "--primary never")
         names = [node.jobs.new_id() for _ in range(max(1, order.nodes))]
         witnesses = witnesses_of(node, order, node.config.renting)
         archive = await input_of(self._baggage, names[0], order)
         if archive is not None:
             paths = [self._baggage.path(name, "input.tar") for name in names]
             await trio.to_thread.run_sync(_share, paths[0], paths[1:], limiter=_FILES)
+        renting = node.config.renting
         file = node.pools.submit(
-            tuple(submission_of(name, order, archive, witnesses) for name in names)
+            tuple(submission_of(name, order, archive, witnesses, renting=renting) for name in names)
         )
         return self._document(file)
 

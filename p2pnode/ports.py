@@ -16,6 +16,7 @@ from p2pnode.execution.gpu import GpuProbe
 from p2pnode.execution.materials import Materials
 from p2pnode.gpus import HostFacts
 from p2pnode.jobs.baggage import Baggage
+from p2pnode.jobs.hybrid import Primary
 from p2pnode.matching.provider import Posting
 from p2pnode.network.transport import Directory, LocalDiscovery, Transport
 from protocol.genesis import Genesis, net_of
@@ -51,6 +52,8 @@ class Ports:
     """Sent and received so far; 0 where nobody counts."""
     catch_up: Callable[[Millis], None] = lambda _told: None
     """catch_up(told): the clock never tells an instant before this one; some never run back."""
+    primary: Primary | None = None
+    """Where jobs of ours run besides the market, if anywhere."""
     services: tuple[Service, ...] = ()
     """What some ports need running beneath the node, an engine's watcher for example."""
 
@@ -72,6 +75,11 @@ def is_light(config: Config) -> bool:
     )
 
 
+def own_region(config: Config) -> str | None:
+    """The country that owners are told; None where the user names none."""
+    return None if config.network.region == "ZZ" else config.network.region
+
+
 def posting_of(config: Config, genesis: Genesis, ports: Ports) -> Posting:
     """What an owner has chosen, as its first posting."""
     pricing = config.pricing
@@ -88,4 +96,6 @@ def posting_of(config: Config, genesis: Genesis, ports: Ports) -> Posting:
         memory_mib=ports.host.memory_mib,
         disk_mib=ports.host.disk_mib,
         heartbeat_s=config.network.heartbeat / 1_000,
+        down_kbit_s=config.network.down,
+        up_kbit_s=config.network.up,
     )

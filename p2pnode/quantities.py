@@ -14,6 +14,10 @@ SIZE_EXAMPLE: Final = "24GB"
 SPAN_EXAMPLE: Final = "10m"
 SUM_EXAMPLE: Final = "1.20 USD"
 RATE_EXAMPLE: Final = "0.38 USD/gpu-h"
+ENERGY_EXAMPLE: Final = "0.30 USD/kWh"
+STEP_EXAMPLE: Final = "5%"
+EXCHANGE_EXAMPLE: Final = "EUR=1.08 USD"
+BANDWIDTH_EXAMPLE: Final = "500Mbit/s"
 
 _SIZES: Final = {
     "B": 1,
@@ -33,8 +37,11 @@ _NUMBER: Final = r"[0-9]{1,19}(?:\.[0-9]{1,19})?"
 _BARE: Final = re.compile(rf"{_NUMBER}")
 _SIZE: Final = re.compile(rf"({_NUMBER})\s*({'|'.join(_SIZES)})")
 _SPAN: Final = re.compile(r"\s*".join(rf"(?:({_NUMBER})\s*{unit})?" for unit in _SPANS))
+_BANDWIDTHS: Final = {"kbit/s": 1, "Mbit/s": 10**3, "Gbit/s": 10**6}
+_BANDWIDTH: Final = re.compile(rf"({_NUMBER})\s*({'|'.join(_BANDWIDTHS)})")
 _MONEY: Final = re.compile(rf"({_NUMBER})\s*([A-Z]{{3,4}})")
 _PER_GPU_HOUR: Final = "/gpu-h"
+_PER_KWH: Final = "/kWh"
 
 
 class Money(NamedTuple):
@@ -42,6 +49,37 @@ class Money(NamedTuple):
 
     micros: Micros
     code: str
+
+
+class Exchange(NamedTuple):
+    """What one unit of the currency `code` is worth in another one."""
+
+    code: str
+    worth: Money
+
+
+def parse_exchange(text: str) -> Exchange:
+    """The rate in a text like `EUR=1.08 USD`. Raises LocalFault."""
+    code, sign, worth = text.strip().partition("=")
+    if not sign or not re.fullmatch(r"[A-Z]{3,4}", code.strip()):
+        raise _unread(text, "rate of exchange", f"write for example {EXCHANGE_EXAMPLE}")
+    money = parse_sum(worth)
+    if money.code == code.strip() or money.micros == 0:
+        raise _unread(text, "rate of exchange", f"write for example {EXCHANGE_EXAMPLE}")
+    return Exchange(code.strip(), money)
+
+
+def format_exchange(rate: Exchange) -> str:
+    """`EUR=1.08 USD`."""
+    return f"{rate.code}={format_money(*rate.worth)}"
+
+
+def parse_bandwidth(text: str) -> int:
+    """The kilobits per second in a text like `500Mbit/s`. Raises LocalFault."""
+    found = _BANDWIDTH.fullmatch(text.strip())
+    if not found:
+        raise _unread(text, "bandwidth", f"write for example {BANDWIDTH_EXAMPLE}")
+    return _whole(text, found[1], scale=_BANDWIDTHS[found[2]], least="a kilobit per second")
 
 
 def parse_size(text: str) -> int:
@@ -109,6 +147,34 @@ def parse_rate(text: str) -> Money:
     if amount == text.strip() and _MONEY.fullmatch(amount):
         raise LocalFault(f"{_shown(text)} does not say for how long.", cure)
     return _money(text, amount, wanted="rate", cure=cure)
+
+
+def parse_energy(text: str) -> Money:
+    """The price of one kilowatt-hour in a text like `0.30 USD/kWh`. Raises LocalFault."""
+    cure = f"write for example {ENERGY_EXAMPLE}"
+    amount = text.strip().removesuffix(_PER_KWH)
+    if amount == text.strip() and _MONEY.fullmatch(amount):
+        raise LocalFault(f"{_shown(text)} does not say for how much energy.", cure)
+    return _money(text, amount, wanted="price of energy", cure=cure)
+
+
+def parse_percent(text: str) -> int:
+    """The millionths in a text like `2.5%`. Raises LocalFault."""
+    number = text.strip().removesuffix("%").strip()
+    if number == text.strip() or not _BARE.fullmatch(number):
+        raise LocalFault(f"{_shown(text)} is no percentage.", f"write for example {STEP_EXAMPLE}")
+    return _whole(text, number, scale=10**4, least="a millionth")
+
+
+def format_percent(ppm: int) -> str:
+    """The millionths as `2.5%`."""
+    whole, fraction = divmod(ppm, 10**4)
+    return f"{whole}.{fraction:04}".rstrip("0").rstrip(".") + "%"
+
+
+def format_energy(price: Money) -> str:
+    """The price of one kilowatt-hour: `0.30 USD/kWh`."""
+    return format_money(*price) + _PER_KWH
 
 
 def format_money(micros: Micros, code: str) -> str:

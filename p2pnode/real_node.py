@@ -30,6 +30,9 @@ from p2pnode.gpus import HostFacts, SimulatedGpus
 from p2pnode.home import Home, next_incarnation
 from p2pnode.identity import Identity, is_feed_new, load_identity, note_feed_begun
 from p2pnode.jobs.baggage import FileBaggage
+from p2pnode.jobs.hybrid import Primary
+from p2pnode.jobs.primary_commands import CommandPrimary
+from p2pnode.jobs.primary_template import load_template
 from p2pnode.membership import bootstrap_in, genesis_of
 from p2pnode.network.libp2p_adapter.host import SEEN_S
 from p2pnode.network.libp2p_adapter.libp2p_transport import Libp2pTransport
@@ -161,12 +164,18 @@ def _ports(
         materials=FileMaterials(home.jobs, files=_threads()),
         baggage=FileBaggage(home.rentals),
         cabinet=FileCabinet(home.records),
+        primary=_primary(home, config),
         ledger=ledger,
         clock=clock,
         catch_up=clock.catch_up,
         rng=random.Random(secrets.randbits(64)),  # noqa: S311 - choices among peers, no secret
         random_bytes=secrets.token_bytes,
     )
+
+
+def _primary(home: Home, config: Config) -> Primary | None:
+    template = config.primary.template
+    return CommandPrimary(load_template(template), home.rentals) if template else None
 
 
 def _engine(

@@ -1,6 +1,6 @@
 """Builds what a renter needs: its auctions, its jobs, and its jobs on several nodes."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from p2pnode.bookkeeping import Bookkeeping
@@ -10,11 +10,11 @@ from p2pnode.jobs.desk import Desk
 from p2pnode.jobs.jobs import Jobs
 from p2pnode.jobs.pools import Pools
 from p2pnode.links import Links
-from p2pnode.matching.book import Offer
+from p2pnode.matching.market import Market
 from p2pnode.matching.pooling import Pooling
 from p2pnode.matching.renter import Renter
 from p2pnode.matching.search import Wish
-from p2pnode.ports import Ports
+from p2pnode.ports import Ports, own_region
 from protocol.genesis import Genesis, net_of
 
 
@@ -35,27 +35,29 @@ def build_renting(
     ports: Ports,
     links: Links,
     keeping: Bookkeeping,
-    offers: Callable[[], Iterable[Offer]],
+    market: Market,
     look_around: Callable[[Wish], Awaitable[None]],
 ) -> Renting:
-    """`offers` are those of others that are open now."""
+    """The parts of a node that rents."""
     renter = Renter(
         signer=identity.feed,
         genesis=genesis,
-        offers=offers,
+        market=market,
         ask=links.ask,
         reliability_ppm=keeping.standing.reliability_ppm,
-        bars=keeping.standing.bars,
         witness=keeping.witnesses.gather,
         accuse=ports.ledger.accuse,
         random_bytes=ports.random_bytes,
         clock=ports.clock,
+        region=own_region(config),
     )
     jobs = _jobs(config, genesis, ports, links, keeping, renter, look_around)
     pooling = Pooling(
         signer=identity.feed,
         genesis=genesis,
-        offers=offers,
+        offers=market.offers,
+        known_of=market.known_of,
+        region=own_region(config),
         ask=links.ask,
         bars=keeping.standing.bars,
         random_bytes=ports.random_bytes,
@@ -103,4 +105,5 @@ def _jobs(  # noqa: PLR0917 - each is one part
             lost_after_s=config.renting.lost_after / 1_000,
         ),
         cabinet=ports.cabinet,
+        primary=ports.primary,
     )

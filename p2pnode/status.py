@@ -8,7 +8,6 @@ from p2pnode.api.app import Services
 from p2pnode.api.documents import (
     ArrivalDocument,
     ArrivalListDocument,
-    AskChange,
     GossipDocument,
     ListedDocument,
     NetworkDocument,
@@ -16,6 +15,7 @@ from p2pnode.api.documents import (
     OfferListDocument,
     StatusDocument,
 )
+from p2pnode.api.wanted_documents import OfferQuery
 from p2pnode.matching.book import Offer
 from p2pnode.matching.search import Wish, search
 from p2pnode.network.peer_text import address_text, peer_text
@@ -23,29 +23,19 @@ from p2pnode.node import Node
 from p2pnode.ports import advert_topics
 from p2pnode.quantities import format_money
 from p2pnode.reputation_views import reputation_of
+from p2pnode.wanted import wish_in
 from protocol.advert import TIERS, ask_for
-from protocol.errors import LocalFault
 from protocol.gpu_class import GpuClass
-from protocol.units import Micros, Millis
+from protocol.units import Millis
 
 
 def services_of(node: Node, *, up_since: Millis) -> Services:
     """The node as its API sees it."""
 
-    def set_ask(change: AskChange) -> None:
-        posting = node.provider.posting
-        if change.money != posting.money:
-            raise LocalFault(
-                f"this node asks in {posting.money}, not in {change.money}",
-                f"p2pnode ask set '0.35 {posting.money}/gpu-h'",
-            )
-        if change.micro_per_gpu_hour < 0:
-            raise LocalFault("an ask cannot be negative")
-        node.provider.set_ask(Micros(change.micro_per_gpu_hour))
-
-    async def search_offers(wish: Wish, limit: int) -> OfferListDocument:
+    async def search_offers(query: OfferQuery) -> OfferListDocument:
+        wish = wish_in(query, node.config.renting, node.ports.clock.now())
         await node.look_around(wish)
-        return offers_of(node, wish, limit=limit)
+        return offers_of(node, wish, limit=query.limit)
 
     async def listed(of_class: int, regions: tuple[str, ...]) -> ListedDocument:
         peers = await node.lookout.listed(GpuClass(of_class), regions)
@@ -56,7 +46,6 @@ def services_of(node: Node, *, up_since: Millis) -> Services:
         status=lambda: status_of(node, up_since=up_since),
         search=search_offers,
         arrivals=lambda: arrivals_of(node),
-        set_ask=set_ask,
         reputation=lambda peer, why, limit: reputation_of(node, peer, why=why, limit=limit),
     )
 
@@ -100,7 +89,7 @@ def status_of(node: Node, *, up_since: Millis) -> StatusDocument:
         offers_found_by_sync=node.offer_sync.found,
         listed=node.lookout.listing.announced,
         listing_failed=node.lookout.listing.failed,
-        offered=_offered(node),
+        offered=offered(node),
         ask_micro_per_gpu_hour=node.provider.posting.ask,
         simulated=_simulated(node),
         rss_bytes=_rss_bytes(),
@@ -113,7 +102,7 @@ def status_of(node: Node, *, up_since: Millis) -> StatusDocument:
 def offers_of(node: Node, wish: Wish, *, limit: int) -> OfferListDocument:
     """The open offers that fit, cheapest first, and what the others fail for."""
     offers = node.book.open_offers(node.ports.clock.now())
-    found = search(offers, wish)
+    found = search(offers, wish, node.market.known_of)
     return OfferListDocument(
         items=tuple(_offer_document(offer) for offer in found.fits[:limit]),
         seen=len(offers),
@@ -163,7 +152,8 @@ def _offer_document(offer: Offer) -> OfferDocument:
     )
 
 
-def _offered(node: Node) -> tuple[str, ...]:
+def offered(node: Node) -> tuple[str, ...]:
+    """What we offer, in words."""
     posting = node.provider.posting
     if posting.ask is None:
         return ()

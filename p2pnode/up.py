@@ -12,6 +12,7 @@ from p2pnode.api.app import build_app
 from p2pnode.api.job_routes import job_routes
 from p2pnode.api.ledger_routes import ledger_routes
 from p2pnode.api.money_routes import money_routes
+from p2pnode.api.owner_routes import owner_routes
 from p2pnode.api.pool_routes import pool_routes
 from p2pnode.api.server import serve_api
 from p2pnode.home import Home, locked, make_folders
@@ -23,10 +24,11 @@ from p2pnode.money_views import money_views
 from p2pnode.network.libp2p_adapter.host import SEEN_S
 from p2pnode.network.peer_text import address_text, peer_text
 from p2pnode.node import Node
+from p2pnode.owner_views import OwnerViews
 from p2pnode.pool_views import PoolViews
 from p2pnode.ports import Ports
 from p2pnode.real_node import BARE, Disk, opened, same
-from p2pnode.status import services_of
+from p2pnode.status import offered, services_of
 from protocol.errors import P2PError
 
 log = logging.getLogger(__name__)
@@ -100,6 +102,7 @@ async def _serve(node: Node, home: Home, on_ready: Callable[[Ready], None]) -> N
             *pool_routes(PoolViews(node, baggage)),
             *ledger_routes(ledger),
             *money_routes(money_views(node)),
+            *owner_routes(OwnerViews(node, lambda: offered(node))),
         ],
     )
     async with trio.open_nursery() as nursery:

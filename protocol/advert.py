@@ -41,6 +41,8 @@ Address = Annotated[str, Meta(min_length=2, max_length=128, pattern=r"\A/[!-~]+\
 Addresses = Annotated[tuple[Address, ...], Meta(max_length=ADDRESSES_MAX)]
 Units = Annotated[int, Meta(ge=0, le=UNITS_MAX)]
 Bloom = Annotated[bytes, Meta(min_length=64, max_length=64)]
+CALENDAR_SLOTS: Final = 288
+CALENDAR_SLOT_MS: Final = 300_000
 Calendar = Annotated[bytes, Meta(min_length=36, max_length=36)]
 
 
@@ -62,7 +64,7 @@ class Surcharge(Wire, frozen=True, kw_only=True):
 
 
 class Host(Wire, frozen=True, kw_only=True):
-    """What comes with each GPU, as the owner declares it; all of it optional."""
+    """What the node has beside its GPUs, in all, as the owner declares it; all of it optional."""
 
     cpus: UInt | UnsetType = UNSET
     memory_mib: MibCount | UnsetType = UNSET
@@ -178,9 +180,44 @@ def is_expired(advert: Advert, now: Millis) -> bool:
     return now > advert.not_after_ms
 
 
+def is_closed(advert: Advert, start: Millis, end: Millis) -> bool:
+    """Whether the advert says that no lease can be from `start` to `end`. SPEC.md 8.1.
+
+    What it does not tell is open. A slot at either end may be open in part: the owner knows.
+    """
+    until = advert.open_until_ms
+    if until is not UNSET and start < until < end:
+        return True
+    if advert.calendar is UNSET:
+        return False
+    slots = int.from_bytes(advert.calendar, "little")
+    origin = advert.issued_ms // CALENDAR_SLOT_MS
+    low, low_whole = start // CALENDAR_SLOT_MS, -(-start // CALENDAR_SLOT_MS)
+    high, high_whole = -(-end // CALENDAR_SLOT_MS), end // CALENDAR_SLOT_MS
+    whole = range(max(0, low_whole - origin), min(CALENDAR_SLOTS, high_whole - origin))
+    if any(not slots >> slot & 1 for slot in whole):
+        return True
+    # A short lease may have no whole slot; it may be in an open part of one only at a boundary.
+    touched = range(low - origin, high - origin)
+    is_told = 0 <= touched.start < touched.stop <= CALENDAR_SLOTS
+    return is_told and not any(slots >> slot & 1 for slot in touched)
+
+
 def ask_for(advert: Advert, tier: Tier) -> int | None:
     """The posted price per GPU-hour in micro-units for the tier; None if there is none."""
     for ask in advert.tiers:
         if ask.tier == tier and ask.micro_per_gpu_hour is not UNSET:
             return ask.micro_per_gpu_hour
     return None
+
+
+def price_for(advert: Advert, tier: Tier, gpus: int) -> int | None:
+    """The ask for a job of so many GPUs, with the surcharge that it reaches. SPEC.md 8.1."""
+    ask = ask_for(advert, tier)
+    if ask is None or advert.surcharges is UNSET:
+        return ask
+    ppm = 0
+    for surcharge in advert.surcharges:
+        if surcharge.units <= gpus:
+            ppm = surcharge.ppm
+    return -(-ask * (1_000_000 + ppm) // 1_000_000)

@@ -51,6 +51,12 @@ class Need(Wire, frozen=True, kw_only=True):
     cpus_min: UInt | UnsetType = UNSET
     memory_mib_min: MibCount | UnsetType = UNSET
     disk_mib_min: MibCount | UnsetType = UNSET
+    down_kbit_s_min: UInt | UnsetType = UNSET
+    up_kbit_s_min: UInt | UnsetType = UNSET
+    driver_min: Annotated[tuple[UInt, ...], Meta(min_length=1, max_length=4)] | UnsetType = UNSET
+    """The numbers of its version; more come with more weight the earlier they stand."""
+    compute_min: tuple[UInt, UInt] | UnsetType = UNSET
+    """CUDA compute capability, (major, minor)."""
 
 
 class Rfq(Wire, frozen=True, kw_only=True):
@@ -70,6 +76,8 @@ class Rfq(Wire, frozen=True, kw_only=True):
     """The lease may start so late, if units must be taken back from bronze for it first."""
     notice_ms: Span
     money: CurrencyCode
+    region: Region | UnsetType = UNSET
+    """The renter's own, self-declared, for owners who choose among renters by it."""
     hold: Literal["yes"] | UnsetType = UNSET
     """Present: an exclusive bid is wanted, so that several leases come together or not at all."""
     nonce: Id16

@@ -75,6 +75,8 @@ BIDS_OUTSTANDING_MAX: Final = 4_096
 """Firm bids that an owner remembers at once; each lives ten seconds."""
 OPEN_INTERVALS_SOFT_MAX: Final = 15
 """An entry carries 16 open intervals of a unit; one place is kept so that a lease can be cut."""
+RATES_MAX: Final = 32
+"""Other money that a renter takes: it pins each rate by hand."""
 BIDS_MAX: Final = 64
 """Bids in one auction: the largest shortlist."""
 ARGUMENTS_MAX: Final = 64

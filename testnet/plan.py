@@ -51,6 +51,8 @@ class NodePlan:
     period: str = "60s"
     engine: str = "process"
     docker_socket: str = "/var/run/docker.sock"
+    primary: str = ""
+    """The template of the node's own primary, if it has one."""
     seen_s: float | None = None
     """How long gossip is remembered, in experiments that cannot wait for so long."""
 
@@ -71,6 +73,8 @@ class NodePlan:
             f'docker_socket = "{self.docker_socket}"',
             "[renting]",
             f'lost_after = "{self.lost_after}"',
+            "[primary]",
+            f'template = "{self.primary}"',
         ]
         if self.gpu is not None:
             lines += [

@@ -89,7 +89,7 @@ int nvmlInitWithFlags(unsigned flags) {
 int nvmlShutdown(void) { if (!inits) return 1; inits--; return 0; }
 const char *nvmlErrorString(int code) { return code ? "some error" : "success"; }
 int nvmlSystemGetDriverVersion(char *text, unsigned size) {
-    snprintf(text, size, "570.00.fake");
+    snprintf(text, size, "570.86.15");
     return inits ? 0 : 1;
 }
 int nvmlDeviceGetCount_v2(unsigned *count) {
@@ -131,6 +131,9 @@ int nvmlDeviceGetMemoryInfo_v2(void *handle, Memory2 *memory) {
     memory->used = (u64)gpu.used << 20;
     memory->free = memory->total - memory->reserved - memory->used;
     return 0;
+}
+int nvmlDeviceGetCudaComputeCapability(void *handle, int *major, int *minor) {
+    QUERY *major = 8; *minor = 9; return 0;
 }
 int nvmlDeviceGetMigMode(void *handle, unsigned *current, unsigned *pending) {
     QUERY *current = *pending = (unsigned)gpu.mig; return 0;

@@ -15,7 +15,7 @@ from protocol.lease import LeaseRequest, Terms, UnitTurn, charge, digest_of_term
 from protocol.limits import AUCTION_BYTES_MAX
 from protocol.payment import PaymentReference, reference_of
 from protocol.rail import RailReceipt
-from protocol.scoring import AuctionRecord, Heard, order_of
+from protocol.scoring import AuctionRecord, Heard, Judged, Weights, order_of
 from protocol.signing import Signer, digest, peer_id_of
 from protocol.tick import ArchiveName, Outcome, Saved, Tick
 from protocol.units import Digest, Micros, Millis, MillisSpan, NetId, PublicKey
@@ -347,21 +347,27 @@ def rail_receipt(**changes: Any) -> RailReceipt:
     return replace(made, **changes)
 
 
-def heard(ask: int = 390_000, *, reliability_ppm: int = 1_000_000, turn: int = 1) -> Heard:
+def judged(**changes: Any) -> Judged:
+    return replace(Judged(reliability_ppm=1_000_000), **changes)
+
+
+def heard(ask: int = 390_000, *, turn: int = 1, **thought: Any) -> Heard:
     """An answered question, different for each ask."""
     question = rfq(nonce=ask.to_bytes(16, "big"))
     answer = bid(rfq=digest("rfq", encode(question)), micro_per_gpu_hour=Micros(ask))
     return Heard(
         rfq=pack(question, signer=RENTER, net=NET),
         bid=pack(answer, signer=FEED, net=NET),
-        reliability_ppm=reliability_ppm,
+        judged=judged(**thought),
         round=turn,
     )
 
 
 def record(bids: tuple[Heard, ...], *, tries: int = 1, **changes: Any) -> AuctionRecord:
     """What a renter keeps that tried this many of the bids, by the rule."""
-    before = AuctionRecord(seed=NONCE, offers_seen=9, bids=bids, refusals=(), chosen=())
+    before = AuctionRecord(
+        seed=NONCE, weights=Weights(), offers_seen=9, bids=bids, refusals=(), chosen=()
+    )
     return replace(before, **{"chosen": tuple(order_of(before, NET)[:tries]), **changes})
 
 

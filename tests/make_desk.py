@@ -11,9 +11,11 @@ from ledger.entry import Entry
 from ledger.intervals import Interval
 from ledger.units_chain import Turn
 from p2pnode.cabinet import MemoryCabinet
-from p2pnode.matching.book import Offer
+from p2pnode.matching.book import Follower, Offer
 from p2pnode.matching.desk import Books, Desk
 from p2pnode.matching.holds import Holds
+from p2pnode.matching.journal import Journal
+from p2pnode.matching.market import Market
 from p2pnode.matching.order import Order
 from p2pnode.matching.provider import Posting, Provider, Shelf
 from p2pnode.matching.quoting import No, Question, quote
@@ -45,6 +47,8 @@ def shelf(**changes: Any) -> Shelf:
         "vram": Mebibytes(24_564),
         "source": "nvml",
         "units": make.UNITS,
+        "driver": "570.86.15",
+        "compute": (8, 9),
         **changes,
     }
     return Shelf(**fields)
@@ -83,6 +87,8 @@ def quoted(
     of: Shelf | None = None,
     by: Posting | None = None,
     turns: dict[bytes, Turn] | None = None,
+    now: Millis = make.NOW,
+    told: Micros | None = None,
 ) -> Bid | No:
     question = Question(rfq=rfq, digest=digest("rfq", encode(rfq)), renter=make.RENTER.public)
     return quote(
@@ -90,7 +96,8 @@ def quoted(
         shelf=of or shelf(),
         posting=by or posting(),
         turn_of=(turns or {}).get,
-        now=make.NOW,
+        now=now,
+        told=told,
     )
 
 
@@ -122,7 +129,9 @@ class Owner:
     grants: dict[tuple[PublicKey, bytes], Entry] = field(default_factory=dict)
     granted: list[Entry] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    heard: list[Rfq] = field(default_factory=list)
     barred: dict[PublicKey, str] = field(default_factory=dict)
+    journal: Journal = field(default_factory=lambda: Journal(MemoryCabinet()))
     lie: Reply | None = None
     """Said to every question, if it is there."""
 
@@ -155,6 +164,8 @@ class Owner:
             bars=self.barred.get,
             admit_job=self._admit,
             on_grant=self.granted.append,
+            journal=self.journal,
+            on_rfq=self.heard.append,
             clock=self.clock,
         )
 
@@ -239,6 +250,31 @@ async def _unwitnessed(_peer: PeerId, _grant: bytes, _request: bytes) -> None:
     raise AssertionError("no order of these tests wants witnesses")
 
 
+@dataclass
+class _Stand:
+    """A book with an advert of each owner, that nobody changes."""
+
+    owners: list[Owner]
+
+    def follow(self, follower: Follower) -> None:
+        for offer in self.open_offers(make.NOW):
+            follower.put(offer)
+
+    def open_offers(self, _now: Millis) -> list[Offer]:
+        return [owner.offer() for owner in self.owners]
+
+
+@dataclass
+class _Thinks:
+    barred: Mapping[PublicKey, str]
+
+    def reliability_ppm(self, _owner: PublicKey) -> int:
+        return 950_000
+
+    def bars(self, peer: PublicKey) -> str | None:
+        return self.barred.get(peer)
+
+
 def renter(
     owners: list[Owner],
     clock: Clock,
@@ -257,10 +293,15 @@ def renter(
     return Renter(
         signer=make.RENTER,
         genesis=genesis,
-        offers=lambda: [owner.offer() for owner in owners],
+        market=Market(
+            _Stand(owners),
+            own=make.RENTER.public,
+            thinks=_Thinks(barred),
+            lease=lambda _lease: None,
+            clock=clock,
+        ),
         ask=ask,
         reliability_ppm=lambda _owner: 950_000,
-        bars=barred.get,
         witness=witness,
         accuse=lambda _evidence: None,
         random_bytes=lambda count: next(thrown).to_bytes(count, "big"),

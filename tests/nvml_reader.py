@@ -30,6 +30,8 @@ async def read(probe: NvmlProbe) -> dict[str, object]:
                 "model": gpu.model,
                 "vram": gpu.vram,
                 "source": gpu.source,
+                "driver": gpu.driver,
+                "compute": gpu.compute,
                 "device": gpu.device,
             }
             for gpu in gpus

@@ -3,31 +3,26 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from litestar import Litestar, Request, Response, get, post
+from litestar import Litestar, Request, Response, get
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.config import OpenAPIConfig
-from litestar.params import FromQuery, JSONBody
+from litestar.params import FromQuery
 from litestar.types import ExceptionHandlersMap
 
 from p2pnode.api.documents import (
     ArrivalListDocument,
-    AskChange,
     ListedDocument,
     OfferListDocument,
     Problem,
     StatusDocument,
 )
 from p2pnode.api.reputation_routes import Show, reputation_routes
-from p2pnode.matching.search import Wish
-from protocol.advert import TIERS, Tier
+from p2pnode.api.wanted_documents import OfferQuery, offer_query
 from protocol.errors import LocalFault, Unavailable
 from protocol.gpu_class import CLASSES
-from protocol.units import Mebibytes, Micros
 
-SHOWN_DEFAULT = 50
-SHOWN_MAX = 16_384
 ApiRequest = Request[None, None, State]
 
 
@@ -36,12 +31,11 @@ class Services:
     """What the API can tell and do."""
 
     status: Callable[[], StatusDocument]
-    search: Callable[[Wish, int], Awaitable[OfferListDocument]]
+    search: Callable[[OfferQuery], Awaitable[OfferListDocument]]
+    """Raises LocalFault."""
     arrivals: Callable[[], ArrivalListDocument]
     listed: Callable[[int, tuple[str, ...]], Awaitable[ListedDocument]]
     """listed(class, regions). Raises Unavailable."""
-    set_ask: Callable[[AskChange], None]
-    """Raises LocalFault."""
     reputation: Show
 
 
@@ -57,26 +51,8 @@ def build_app(services: Services, others: list[HTTPRouteHandler]) -> Litestar:
         return services.status()
 
     @get("/v1/offers")
-    async def offers(  # noqa: PLR0917 - query parameters
-        vram_mib_min: FromQuery[int | None] = None,
-        model: FromQuery[list[str] | None] = None,
-        region: FromQuery[list[str] | None] = None,
-        tier: FromQuery[str] = "silver",
-        ask_micro_max: FromQuery[int | None] = None,
-        money: FromQuery[str | None] = None,
-        gpus: FromQuery[int] = 1,
-        limit: FromQuery[int] = SHOWN_DEFAULT,
-    ) -> OfferListDocument:
-        wish = Wish(
-            gpus=gpus,
-            vram_min=None if vram_mib_min is None else Mebibytes(vram_mib_min),
-            models=tuple(model or ()),
-            regions=tuple(region or ()),
-            tier=_tier(tier),
-            ask_max=None if ask_micro_max is None else Micros(ask_micro_max),
-            money=money,
-        )
-        return await services.search(wish, max(0, min(limit, SHOWN_MAX)))
+    async def offers(request: ApiRequest) -> OfferListDocument:
+        return await services.search(offer_query(request.query_params.dict()))
 
     @get("/v1/offers/arrivals")
     async def arrivals() -> ArrivalListDocument:
@@ -88,14 +64,9 @@ def build_app(services: Services, others: list[HTTPRouteHandler]) -> Litestar:
             raise LocalFault(f"{gpu_class} is no class", f"one of {', '.join(map(str, CLASSES))}")
         return await services.listed(gpu_class, tuple(region))
 
-    @post("/v1/ask", status_code=200)
-    async def ask(data: JSONBody[AskChange]) -> dict[str, str]:
-        services.set_ask(data)
-        return {"applies": "now, to new leases"}
-
     return _app(
         [
-            *(healthz, status, offers, directory, arrivals, ask),
+            *(healthz, status, offers, directory, arrivals),
             *reputation_routes(services.reputation),
             *others,
         ]
@@ -120,13 +91,6 @@ def exception_handlers() -> ExceptionHandlersMap:
         Unavailable: _unavailable,
         HTTPException: _http_fault,
     }
-
-
-def _tier(text: str) -> Tier:
-    for tier in TIERS:
-        if tier == text:
-            return tier
-    raise LocalFault(f"{text!r} is no tier", "gold, silver or bronze")
 
 
 def _local_fault(_request: ApiRequest, fault: LocalFault) -> Response[Problem]:

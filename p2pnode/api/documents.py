@@ -5,7 +5,6 @@ A document has a schema name; within one schema version fields are only added.
 
 from typing import Literal
 
-import msgspec
 from msgspec import Struct
 
 
@@ -129,13 +128,6 @@ class ListedDocument(Struct, frozen=True, kw_only=True):
 
     schema: str = "p2pnode.directory/1"
     items: tuple[str, ...]
-
-
-class AskChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A new posted price."""
-
-    micro_per_gpu_hour: int = msgspec.field()
-    money: str
 
 
 class Problem(Struct, frozen=True, kw_only=True):

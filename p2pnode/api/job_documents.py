@@ -4,52 +4,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from p2pnode.config import PrimaryUse
 from protocol.advert import Tier
-from protocol.job import NoticeSignal
-
-
-class JobOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`p2pnode run`: what to run, on what, for how much."""
-
-    argv: tuple[str, ...]
-    variables: dict[str, str] = {}
-    image: str | None = None
-    input_folder: str | None = None
-    """A directory on the node's host; its content is what the job finds where it starts."""
-    nodes: int = 1
-    """More than one: `/v1/pools` takes it."""
-    gpus: int = 1
-    """On each node."""
-    vram_mib_min: int = 1
-    models: tuple[str, ...] = ()
-    regions: tuple[str, ...] = ()
-    tier: Tier = "silver"
-    money: str
-    ask_micro_max: int | None = None
-    total_micro_max: int | None = None
-    time_ms: int = 3_600_000
-    memory_mib: int = 2_048
-    cpus_milli: int = 1_000
-    pids: int = 256
-    disk_mib: int = 1_024
-    log_bytes: int = 16_777_216
-    output_bytes: int = 1_073_741_824
-    patience_ms: int = 30_000
-    witnesses: tuple[str, ...] = ()
-    """Feeds or peers that must cosign a lease before it is accepted; empty: those configured."""
-    quorum: int = 0
-    """How many of them; 0: more than half."""
-    notice_ms: int | None = None
-    """Warning that the job needs to save its work; by default half a minute for bronze."""
-    notice_signal: NoticeSignal | None = None
-    """What wakes it then, if it handles it."""
-    checkpoint_ms: int | None = None
-    """How often what it saves is fetched; by default each minute for bronze, else never."""
-    after_preemptions: int | None = None
-    """So many interruptions are enough: from then on `then_tier` is asked for."""
-    then_tier: Tier = "silver"
-    start_ms: int | None = None
-    """When it is to start; by default as soon as it can."""
 
 
 class OutcomeDocument(Struct, frozen=True, kw_only=True):
@@ -66,6 +22,16 @@ class OutcomeDocument(Struct, frozen=True, kw_only=True):
     isolation: str
     enforced: str
     gpu: Literal["nvml", "simulated"]
+
+
+class PrimaryDocument(Struct, frozen=True, kw_only=True):
+    """A job on its renter's own primary."""
+
+    use: PrimaryUse
+    phase: str
+    why: str
+    """For which it left, or what it waits for."""
+    exit_code: int | None
 
 
 class JobDocument(Struct, frozen=True, kw_only=True):
@@ -97,6 +63,8 @@ class JobDocument(Struct, frozen=True, kw_only=True):
     """A directory of files, in order of their names."""
     output_path: str
     has_receipt: bool
+    primary: PrimaryDocument | None
+    """Null where only the market is asked."""
 
 
 class JobListDocument(Struct, frozen=True, kw_only=True):
@@ -132,18 +100,6 @@ class ReceiptCheck(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A receipt to be checked."""
 
     hex: str
-
-
-class AuctionDocument(Struct, frozen=True, kw_only=True):
-    """`p2pnode job bids`: what was bid, and whether the choice follows the rule."""
-
-    schema: str = "p2pnode.job.bids/1"
-    rule: int
-    offers_seen: int
-    bids: tuple[dict[str, str | int], ...]
-    refusals: tuple[dict[str, str], ...]
-    chosen: tuple[str, ...]
-    is_by_the_rule: bool
 
 
 class LeaseDocument(Struct, frozen=True, kw_only=True):

@@ -6,18 +6,18 @@ from litestar import Response, get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, FromQuery, JSONBody
 
+from p2pnode.api.auction_documents import AuctionDocument
 from p2pnode.api.job_documents import (
-    AuctionDocument,
     FetchOrder,
     JobDocument,
     JobListDocument,
-    JobOrder,
     LeaseListDocument,
     ReceiptCheck,
     ReceiptDocument,
     YieldDocument,
     YieldOrder,
 )
+from p2pnode.api.wanted_documents import JobOrder
 
 LOG_BYTES_MAX = 1_048_576
 
@@ -34,6 +34,7 @@ class JobServices(Protocol):
     def receipt(self, name: str) -> ReceiptDocument: ...
     def check(self, text: str) -> ReceiptDocument: ...
     def auction(self, name: str) -> AuctionDocument: ...
+    def auction_file(self, name: str) -> bytes: ...
     def leases(self) -> LeaseListDocument: ...
     def take_back(self, name: str | None, order: YieldOrder) -> YieldDocument: ...
 
@@ -75,6 +76,10 @@ def job_routes(services: JobServices) -> list[HTTPRouteHandler]:
     @get("/v1/jobs/{name:str}/bids")
     async def bids(name: FromPath[str]) -> AuctionDocument:
         return services.auction(name)
+
+    @get("/v1/jobs/{name:str}/auction")
+    async def auction(name: FromPath[str]) -> Response[bytes]:
+        return Response(services.auction_file(name), media_type="application/octet-stream")
 
     @post("/v1/receipts/check", status_code=200)
     async def check(data: JSONBody[ReceiptCheck]) -> ReceiptDocument:

@@ -65,20 +65,45 @@ class VersionDocument(Struct, frozen=True, kw_only=True):
     client: str
 
 
-class AskShowDocument(Struct, frozen=True, kw_only=True):
-    """`p2pnode ask show`."""
+class PrimaryTemplate(Struct, frozen=True, kw_only=True):
+    """A template for a place that runs jobs besides the market."""
 
-    schema: str = "p2pnode.ask.show/1"
-    micro_per_gpu_hour: int | None
-    money: str
-    offered: tuple[str, ...]
+    name: str
+    about: str
 
 
-class AskSetDocument(Struct, frozen=True, kw_only=True):
-    """`p2pnode ask set`."""
+class PrimaryListDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode primary list`."""
 
-    schema: str = "p2pnode.ask.set/1"
-    applies: str
+    schema: str = "p2pnode.primary.list/1"
+    items: tuple[PrimaryTemplate, ...]
+
+
+class PrimaryShowDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode primary show`."""
+
+    schema: str = "p2pnode.primary.show/1"
+    name: str
+    about: str
+    text: str
+
+
+class PresetDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode preset show`: an image by its digest, under a short name."""
+
+    schema: str = "p2pnode.preset.show/1"
+    name: str
+    image: str
+    cuda: str
+    """The CUDA version that the driver must run; empty: none."""
+    about: str
+
+
+class PresetListDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode preset list`."""
+
+    schema: str = "p2pnode.preset.list/1"
+    items: tuple[PresetDocument, ...]
 
 
 class DueDocument(Struct, frozen=True, kw_only=True):

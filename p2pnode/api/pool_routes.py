@@ -6,8 +6,8 @@ from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, FromQuery, JSONBody
 
-from p2pnode.api.job_documents import JobOrder
 from p2pnode.api.pool_documents import PoolDocument, PoolListDocument
+from p2pnode.api.wanted_documents import JobOrder
 
 
 class PoolServices(Protocol):

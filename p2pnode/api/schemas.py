@@ -5,11 +5,13 @@ from typing import Any, Final
 import msgspec
 
 from p2pnode.api import (
+    auction_documents,
     documents,
     job_documents,
     ledger_documents,
     money_documents,
     own_documents,
+    owner_documents,
     pool_documents,
     reputation_documents,
 )
@@ -21,11 +23,13 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 def _named() -> dict[str, type[msgspec.Struct]]:
     found = {}
     for module in (
+        auction_documents,
         documents,
         job_documents,
         ledger_documents,
         money_documents,
         own_documents,
+        owner_documents,
         pool_documents,
         reputation_documents,
     ):

@@ -61,6 +61,14 @@ def get_log(node: Path, job: str, offset: int) -> tuple[int, bytes]:
     return int(reply.headers["Log-Offset"]), body
 
 
+def get_bytes(node: Path, path: str) -> bytes:
+    """A file of the node's, whole. Raises as `get`."""
+    reply, body = _exchange(node, ("GET", path, None), REPLY_S)
+    if reply.status != 200:
+        _raise(reply.status, json.loads(body or b"null"))
+    return body
+
+
 _Request = tuple[str, str, str | None]
 """Method, path, body."""
 

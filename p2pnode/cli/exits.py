@@ -12,6 +12,10 @@ ENDED: Final = {"done", "failed"}
 def exit_code(job: dict[str, Any]) -> int:
     """The program's own exit code, or one of ours for what it cannot tell."""
     outcome = job["outcome"]
+    if job["primary"] and job["primary"]["exit_code"] is not None:
+        return int(job["primary"]["exit_code"])
+    if outcome is None and job["primary"] and job["why"] == "time":
+        return EXIT_TIME
     if outcome is None:
         return EXIT_NO_MATCH if job["why"].startswith("no match") else EXIT_OWNER
     if outcome["cause"] == "exit":

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from p2pnode.cli.client import get, post
+from p2pnode.cli.auction import print_bids
+from p2pnode.cli.client import get, get_bytes, post
 from p2pnode.cli.exits import ENDED, exit_code
 from p2pnode.cli.output import (
     home_option,
@@ -18,7 +19,7 @@ from p2pnode.cli.output import (
     short,
 )
 from p2pnode.cli.run import follow, print_log, summary
-from p2pnode.home import find_home
+from p2pnode.home import find_home, write_new
 from p2pnode.quantities import format_money
 from protocol.units import Micros
 
@@ -66,6 +67,8 @@ def show(name: str, home: Path | None, as_json: bool) -> None:
         return
     for key in ("id", "state", "why", "attempt", "owner", "lease", "log_path"):
         say(f"{key:<10} {document[key]}")
+    if at := document["primary"]:
+        say(f"{'primary':<10} {at['use']}: {at['phase']} {at['why']}".rstrip())
     if document["outcome"]:
         say(f"{'outcome':<10} {summary(document, None)}")
         say(f"{'enforced':<10} {document['outcome']['enforced']}")
@@ -130,29 +133,23 @@ def cancel(name: str, home: Path | None, as_json: bool) -> None:
 
 @job.command()
 @click.argument("name")
+@click.option(
+    "--save",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the auction's record to this new file, for `auction verify` anywhere.",
+)
 @home_option
 @json_option
-def bids(name: str, home: Path | None, as_json: bool) -> None:
+def bids(name: str, save: Path | None, home: Path | None, as_json: bool) -> None:
     """Show what was bid for a job, and check that the choice followed the rule."""
-    document = get(find_home(home).socket, f"/v1/jobs/{name}/bids")
+    node = find_home(home).socket
+    if save is not None:
+        write_new(save, get_bytes(node, f"/v1/jobs/{name}/auction"))
+    document = get(node, f"/v1/jobs/{name}/bids")
     if as_json:
         print_document(document)
         return
-    chosen = document["chosen"][-1] if document["chosen"] else None
-    rows = [
-        (
-            "> " if bid["bid"] == chosen else "  ",
-            bid["owner"][:12],
-            str(bid["micro_per_gpu_hour"]),
-            str(bid["reliability_ppm"]),
-            str(bid["score_micro"]),
-        )
-        for bid in document["bids"]
-    ]
-    print_table(("", "OWNER", "MICRO/GPU-H", "RELIABILITY PPM", "SCORE"), rows)
-    for refusal in document["refusals"]:
-        say(f"refused by {refusal['owner'][:12]}: {refusal['reason']} {refusal['detail']}")
-    note(f"chosen by rule {document['rule']}: {'yes' if document['is_by_the_rule'] else 'NO'}")
+    print_bids(document)
 
 
 @job.command()

@@ -7,8 +7,9 @@ import click
 
 from p2pnode.cli.client import get
 from p2pnode.cli.output import home_option, json_option, note, print_document, print_table, short
+from p2pnode.cli.wanted import constraints_of, money_of, wanted_options
 from p2pnode.home import find_home
-from p2pnode.quantities import format_money, mib_ceil, parse_rate, parse_size
+from p2pnode.quantities import format_money, mib_ceil, parse_size, parse_span
 
 EXIT_NO_MATCH = 5
 
@@ -19,46 +20,39 @@ def offer() -> None:
 
 
 @offer.command()
-@click.option("--vram", help="Least memory of each GPU, for example 24GB.")
-@click.option("--gpus", default=1, show_default=True, help="Free GPUs wanted on one node.")
-@click.option("--model", multiple=True, help="Part of the GPU's name; may be repeated.")
-@click.option("--region", multiple=True, help="ISO 3166 country; may be repeated.")
-@click.option("--tier", default="silver", show_default=True, help="gold, silver or bronze.")
-@click.option("--max-price", help="Most per GPU-hour, for example '0.40 USD/gpu-h'.")
+@wanted_options
+@click.option("--cpus", default=0, help="Least cores of the node.")
+@click.option("--memory", help="Least memory of the node, for example 64GB.")
+@click.option("--disk", help="Least disk of the node.")
+@click.option("--time", "span", help="For how long, for example 2h; a limit on it is judged so.")
 @click.option("--limit", default=50, show_default=True, help="Rows to show.")
 @home_option
 @json_option
-def search(
-    vram: str | None,
-    gpus: int,
-    model: tuple[str, ...],
-    region: tuple[str, ...],
-    tier: str,
-    max_price: str | None,
-    limit: int,
-    home: Path | None,
-    as_json: bool,
-) -> None:
+def search(*, limit: int, home: Path | None, as_json: bool, **wanted: Any) -> None:
     """List the offers that fit, cheapest first; exit code 5 if none does."""
-    most = parse_rate(max_price) if max_price else None
-    document = get(
-        find_home(home).socket,
-        "/v1/offers",
-        vram_mib_min=mib_ceil(parse_size(vram)) if vram else None,
-        gpus=gpus,
-        model=model,
-        region=[code.upper() for code in region],
-        tier=tier,
-        ask_micro_max=most.micros if most else None,
-        money=most.code if most else None,
-        limit=limit,
-    )
+    document = get(find_home(home).socket, "/v1/offers", **query_of(wanted), limit=limit)
     if as_json:
         print_document(document)
     else:
-        _print_offers(document, tier)
+        _print_offers(document, wanted["tier"].partition(",")[0])
     if not document["items"]:
         click.get_current_context().exit(EXIT_NO_MATCH)
+
+
+def query_of(wanted: dict[str, Any]) -> dict[str, Any]:
+    """The options as parameters of a URL. Raises LocalFault."""
+    query = constraints_of(wanted)
+    for field, name in (("models", "model"), ("regions", "region"), ("or_tiers", "or_tier")):
+        if field in query:
+            query[name] = query.pop(field)
+    return {
+        **query,
+        "money": money_of(wanted),
+        "cpus_min": wanted["cpus"],
+        "memory_mib_min": mib_ceil(parse_size(wanted["memory"])) if wanted["memory"] else None,
+        "disk_mib_min": mib_ceil(parse_size(wanted["disk"])) if wanted["disk"] else None,
+        "time_ms": parse_span(wanted["span"]) if wanted["span"] else None,
+    }
 
 
 def _print_offers(document: dict[str, Any], tier: str) -> None:
@@ -75,7 +69,7 @@ def _print_offers(document: dict[str, Any], tier: str) -> None:
 
 
 def _row(item: dict[str, Any], tier: str) -> tuple[str, ...]:
-    ask = item["asks"].get(tier)
+    ask = item["asks"].get("silver" if tier == "any" else tier)
     return (
         short(item["peer"]),
         f"{item['model']} ({item['gpu']})",

@@ -3,7 +3,6 @@
 import os
 import sys
 import time
-from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
@@ -12,16 +11,16 @@ import click
 from p2pnode.cli.client import get, get_log, post
 from p2pnode.cli.exits import ENDED, exit_code
 from p2pnode.cli.output import home_option, json_option, note, print_document, say, short
+from p2pnode.cli.preset import with_preset
 from p2pnode.cli.several import run_on_several
+from p2pnode.cli.wanted import constraints_of, instant_of, money_of, wanted_options
 from p2pnode.execution.run_log import gap_line
 from p2pnode.home import find_home
 from p2pnode.quantities import (
     format_money,
     mib_ceil,
-    parse_rate,
     parse_size,
     parse_span,
-    parse_sum,
 )
 from protocol.errors import LocalFault
 from protocol.units import Micros
@@ -31,18 +30,14 @@ POLL_S = 0.2
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option("--nodes", default=1, show_default=True, help="Nodes, all of them or none.")
-@click.option("--gpus", default=1, show_default=True, help="GPUs on one node.")
-@click.option("--vram", help="Least memory of each GPU, for example 24GB.")
-@click.option("--model", multiple=True, help="Part of the GPU's name; may be repeated.")
-@click.option("--region", multiple=True, help="ISO 3166 country; may be repeated.")
-@click.option("--tier", default="silver", show_default=True, help="gold, silver or bronze.")
-@click.option("--max-price", help="Most per GPU-hour, for example '0.45 USD/gpu-h'.")
-@click.option("--max-total", help="Most for the whole job, for example '1.20 USD'.")
+@wanted_options
 @click.option("--time", "time_limit", default="1h", show_default=True, help="Time limit.")
 @click.option("--memory", default="2GiB", show_default=True, help="Memory limit.")
 @click.option("--cpus", default="1", show_default=True, help="Cores, for example 2 or 0.5.")
+@click.option("--disk", default="1GiB", show_default=True, help="Disk limit.")
 @click.option("--env", "-e", multiple=True, help="NAME=VALUE; may be repeated.")
 @click.option("--image", help="Image by digest, for nodes that run containers.")
+@click.option("--preset", help="An image, and the CUDA it needs, by a name of `preset list`.")
 @click.option(
     "--input",
     "-i",
@@ -82,6 +77,11 @@ POLL_S = 0.2
 @click.option("--after-preemptions", type=int, help="So many interruptions are enough.")
 @click.option("--then", default="silver", show_default=True, help="The tier after them.")
 @click.option("--start", help="When to start, for example 2026-12-24T20:00Z; for --tier gold.")
+@click.option(
+    "--primary",
+    type=click.Choice(["never", "first", "only", "fallback"]),
+    help="Your own cluster: before the market, instead of it, or where nobody there fits.",
+)
 @click.option("--detach", is_flag=True, help="Print the job's id and leave it to the node.")
 @home_option
 @json_option
@@ -96,7 +96,7 @@ def run(
     """
     node = find_home(home).socket
     money = get(node, "/v1/status")["network"]["money"]
-    order = order_of(money, wanted)
+    order = order_of(money, with_preset(home, wanted))
     if order["nodes"] > 1:
         run_on_several(node, order, output=output, is_detached=detach, as_json=as_json)
     job = post(node, "/v1/jobs", order)
@@ -119,28 +119,18 @@ def run(
 
 def order_of(money: str, wanted: dict[str, Any]) -> dict[str, Any]:
     """The options as the API takes them. Raises LocalFault."""
-    price = parse_rate(wanted["max_price"]) if wanted["max_price"] else None
-    total = parse_sum(wanted["max_total"]) if wanted["max_total"] else None
-    for named in (price, total):
-        if named is not None and named.code != money:
-            raise LocalFault(f"this network pays in {money}, not in {named.code}.")
     return {
         "argv": list(wanted["command"]),
         "variables": variables_of(wanted["env"]),
         "image": wanted["image"],
         "input_folder": os.path.abspath(wanted["input_folder"]) if wanted["input_folder"] else None,  # noqa: PTH100
         "nodes": wanted["nodes"],
-        "gpus": wanted["gpus"],
-        "vram_mib_min": mib_ceil(parse_size(wanted["vram"])) if wanted["vram"] else 1,
-        "models": list(wanted["model"]),
-        "regions": [code.upper() for code in wanted["region"]],
-        "tier": wanted["tier"],
-        "money": money,
-        "ask_micro_max": price.micros if price else None,
-        "total_micro_max": total.micros if total else None,
+        **constraints_of(wanted),
+        "money": money_of(wanted) or money,
         "time_ms": parse_span(wanted["time_limit"]),
         "memory_mib": mib_ceil(parse_size(wanted["memory"])),
         "cpus_milli": thousandths(wanted["cpus"]),
+        "disk_mib": mib_ceil(parse_size(wanted["disk"])),
         "patience_ms": parse_span(wanted["patience"]),
         "witnesses": list(wanted["witness"]),
         "quorum": wanted["quorum"],
@@ -149,7 +139,8 @@ def order_of(money: str, wanted: dict[str, Any]) -> dict[str, Any]:
         "checkpoint_ms": parse_span(wanted["checkpoint"]) if wanted["checkpoint"] else None,
         "after_preemptions": wanted["after_preemptions"],
         "then_tier": wanted["then"],
-        "start_ms": instant_ms(wanted["start"]) if wanted["start"] else None,
+        "start_ms": instant_of(wanted["start"]) if wanted["start"] else None,
+        "primary": wanted["primary"],
     }
 
 
@@ -162,17 +153,6 @@ def variables_of(pairs: tuple[str, ...]) -> dict[str, str]:
             raise LocalFault(f"{pair!r} is no variable.", "--env NAME=VALUE")
         found[name] = value
     return found
-
-
-def instant_ms(text: str) -> int:
-    """An instant with its zone, in ms since 1970. Raises LocalFault."""
-    try:
-        read = datetime.fromisoformat(text)
-    except ValueError:
-        read = None
-    if read is None or read.tzinfo is None:
-        raise LocalFault(f"{text!r} is no instant with a time zone.", "--start 2026-12-24T20:00Z")
-    return int(read.timestamp()) * 1_000
 
 
 def thousandths(text: str) -> int:
@@ -213,6 +193,9 @@ def print_log(node: Path, job: str, offset: int, out: IO[bytes]) -> int:
 
 
 def _state_line(job: dict[str, Any]) -> str:
+    if job["state"] == "primary":
+        at = job["primary"]
+        return f"{at['phase']} on the primary{': ' + at['why'] if at['why'] else ''}"
     if job["state"] == "matching":
         return f"looking for an offer{': ' + job['why'] if job['why'] else ''}"
     if job["state"] in {"staging", "running"} and job["micro_per_gpu_hour"] is not None:
@@ -225,6 +208,8 @@ def _state_line(job: dict[str, Any]) -> str:
 def summary(job: dict[str, Any], output: Path | None) -> str:
     """The last line: how it ended, how long it took, what it cost, what is simulated."""
     outcome = job["outcome"]
+    if job["primary"] and job["primary"]["exit_code"] is not None:
+        return f"{job['id']} {job['state']}: exit {job['primary']['exit_code']} on the primary"
     if outcome is None:
         return f"{job['id']} failed: {job['why']}"
     how = f"exit {outcome['exit_code']}" if outcome["cause"] == "exit" else outcome["cause"]

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from p2pnode.cli.output import home_option, json_option, note, print_document, say
-from p2pnode.config import Config, Network, Pricing, default_config_text, read_config
+from p2pnode.config import Config, Network, Pricing, read_config
+from p2pnode.config_text import default_config_text
 from p2pnode.home import find_home, make_folders, read_if_there, write_durably
 from p2pnode.quantities import parse_rate
 from protocol.errors import LocalFault

@@ -118,6 +118,8 @@ def _read_gpu(feed: PublicKey, index: int) -> tuple[str, Gpu]:
         model=_model(device),
         vram=_usable_memory(device),
         source="nvml",
+        driver=_driver(),
+        compute=_compute(device),
         device=uuid,
     )
 
@@ -151,6 +153,23 @@ def _model(device: object) -> str:
     if len(model) > _MODEL_MAX or not (model.isascii() and model.isprintable()):
         raise _Unfit(f"its model {model!a} cannot be shown on one short line")
     return model
+
+
+def _driver() -> str:
+    """Its version; empty where it does not say, or what no advert may carry."""
+    try:
+        version: str = pynvml.nvmlSystemGetDriverVersion().strip()
+    except pynvml.NVMLError:
+        return ""
+    return version if version.isascii() and version.isprintable() and len(version) <= 64 else ""
+
+
+def _compute(device: object) -> tuple[int, int] | None:
+    try:
+        major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(device)
+    except pynvml.NVMLError:
+        return None
+    return int(major), int(minor)
 
 
 def _usable_memory(device: object) -> Mebibytes:

@@ -92,7 +92,7 @@ class Driver:
                 await self._fetch()
             case "settling":
                 await self._settle()
-            case "done" | "failed":
+            case "done" | "failed" | "primary":  # of which a HybridDriver takes care
                 raise AssertionError
 
     async def _match(self) -> None:

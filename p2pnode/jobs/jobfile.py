@@ -6,7 +6,7 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
 from p2pnode.cabinet import Cabinet
-from p2pnode.matching.order import Order
+from p2pnode.matching.order import ANY, Choice, Order
 from p2pnode.matching.renter import Taking
 from protocol.advert import Tier
 from protocol.auction import Need
@@ -23,17 +23,19 @@ from protocol.codec import (
     decode,
     encode,
 )
-from protocol.job import Input, digest_of_job
+from protocol.job import Input, Job, digest_of_job
 from protocol.lease import Quorum, Witnesses
-from protocol.limits import OUTCOME_BYTES_MAX, SEAL_BYTES
+from protocol.limits import JOB_BYTES_MAX, OUTCOME_BYTES_MAX, SEAL_BYTES
 from protocol.tick import Outcome
 from protocol.units import Micros, Millis, MillisSpan, PublicKey
 from protocol.wire import Envelope
 
-State = Literal["matching", "staging", "running", "fetching", "settling", "done", "failed"]
-"""`matching`: no lease. `staging`, `running`: leased. `fetching`: ended, output on its way.
-`settling`: all is here, accounts are being closed. `done`: ended by itself. `failed`: it did not,
-see `why`."""
+State = Literal[
+    "primary", "matching", "staging", "running", "fetching", "settling", "done", "failed"
+]
+"""`primary`: in the hands of the renter's own primary. `matching`: no lease. `staging`, `running`:
+leased. `fetching`: ended, output on its way. `settling`: all is here, accounts are being closed.
+`done`: ended by itself. `failed`: it did not, see `why`."""
 ENDED: tuple[State, ...] = ("done", "failed")
 
 JOBFILE_BYTES_MAX = 1_048_576
@@ -63,6 +65,32 @@ class Fallback(Wire, frozen=True, kw_only=True):
     tier: Tier
 
 
+PrimaryMode = Literal["first", "only", "fallback"]
+"""`first`: there, and on the market once it is out of stock. `only`: nowhere else. `fallback`:
+there once nobody on the market fits."""
+PrimaryPhase = Literal["untried", "starting", "waiting", "running", "leaving", "left"]
+"""`starting`: it may have been told. `waiting`: it has been. `leaving`: the job has to be gone from
+there before `after` can be. `left`: it is."""
+After = Literal["ended", "elsewhere", "time", "failed", "cancelled"]
+
+
+class AtPrimary(Wire, frozen=True, kw_only=True):
+    """What a job is to its renter's primary."""
+
+    mode: PrimaryMode
+    input: str | UnsetType = UNSET
+    """The directory, on our host."""
+    phase: PrimaryPhase = "untried"
+    since_ms: UInt = 0
+    """When `starting`, `running` or `leaving` began."""
+    log_from: UInt = 0
+    """How long our log was when it was started there."""
+    after: After | UnsetType = UNSET
+    why: str = ""
+    """For which it is left, or what it is waiting for there."""
+    exit_code: UInt | UnsetType = UNSET
+
+
 class JobFile(Wire, frozen=True, kw_only=True):
     """All that must survive a crash of the renter's node."""
 
@@ -79,6 +107,7 @@ class JobFile(Wire, frozen=True, kw_only=True):
     money: CurrencyCode
     ask_max: Money | UnsetType = UNSET
     total_max: Money | UnsetType = UNSET
+    choice: Choice = ANY
     patience_ms: Span
     give_up_ms: Instant
     """Without a lease by then, the job has failed; after a move the patience begins anew."""
@@ -107,6 +136,8 @@ class JobFile(Wire, frozen=True, kw_only=True):
     paid_micro: Money = 0  # type: ignore[assignment]
     """Owed for leases before this one, which did not finish the job."""
     is_cancelled: Literal["yes"] | UnsetType = UNSET
+    primary: AtPrimary | UnsetType = UNSET
+    """Unset where only the market is asked."""
 
     def order(self, now: Millis) -> Order:
         """What is asked of the market now."""
@@ -121,11 +152,19 @@ class JobFile(Wire, frozen=True, kw_only=True):
             ask_max=None if self.ask_max is UNSET else self.ask_max,
             total_max=None if total is None else Micros(max(0, total)),
             job=digest_of_job(self.job),
+            choice=self.choice,
             avoid=tuple(PublicKey(owner) for owner in (*self.avoid, *resting)),
             witnesses=() if self.witnesses is UNSET else self.witnesses,
             quorum=0 if self.quorum is UNSET else self.quorum,
             start_ms=self.start_ms if self.start_ms is not UNSET and self.start_ms > now else None,
+            bytes_to_move=_bytes_to_move(self.job),
         )
+
+
+def _bytes_to_move(raw: bytes) -> int:
+    """What an owner must load before the job runs, as far as this node knows: the input."""
+    archive = decode(raw, Job, size_max=JOB_BYTES_MAX).input
+    return 0 if archive is UNSET else archive.bytes
 
 
 def taking_record(taking: Taking) -> TakingRecord:

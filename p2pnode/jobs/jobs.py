@@ -6,11 +6,14 @@ from typing import Final
 
 import trio
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from p2pnode.cabinet import Cabinet
 from p2pnode.jobs.desk import Desk
 from p2pnode.jobs.driver import Driver
-from p2pnode.jobs.jobfile import ENDED, Fallback, JobFile, load_all, save
+from p2pnode.jobs.hybrid import HybridDriver, Primary, values_in
+from p2pnode.jobs.jobfile import ENDED, AtPrimary, Fallback, JobFile, load_all, save
+from p2pnode.matching.order import ANY, Choice
 from protocol.advert import Tier
 from protocol.auction import Need
 from protocol.codec import decode, encode
@@ -45,6 +48,7 @@ class Submission:
     ask_max: Micros | None
     total_max: Micros | None
     patience_ms: MillisSpan
+    choice: Choice = ANY
     witnesses: tuple[PublicKey, ...] = ()
     quorum: int = 0
     """Of how many of the witnesses cosignatures are wanted."""
@@ -57,13 +61,22 @@ class Submission:
     fallback: Fallback | None = None
     start_ms: Millis | None = None
     """When it is to start; None: as soon as it can."""
+    primary: AtPrimary | None = None
+    """What the renter's own primary has to do with it; None: nothing."""
 
 
 class Jobs:
     """Owns the drivers."""
 
-    def __init__(self, desk: Callable[["Jobs"], Desk], *, cabinet: Cabinet) -> None:
+    def __init__(
+        self,
+        desk: Callable[["Jobs"], Desk],
+        *,
+        cabinet: Cabinet,
+        primary: Primary | None = None,
+    ) -> None:
         self._cabinet = cabinet
+        self._primary = primary
         self._desk = desk(self)
         self._drivers: dict[str, Driver] = {}
         self._to_drive, self._driven = trio.open_memory_channel[Driver](JOBS_MAX)
@@ -81,7 +94,7 @@ class Jobs:
         own disk fails.
         """
         for file in load_all(self._cabinet):
-            self._drivers[file.id] = Driver(self._desk, file)
+            self._drivers[file.id] = HybridDriver(self._desk, file, self._primary)
         of_before = list(self._drivers.values())
         task_status.started()
         await may_begin()
@@ -102,14 +115,14 @@ class Jobs:
 
     def submit(self, submission: Submission) -> JobFile:
         """Take the job; durable on return. Raises LocalFault."""
-        file = self.draft(submission)
+        file = self._with_primary(self.draft(submission))
         self.take(file)
         return file
 
     def take(self, file: JobFile) -> Driver:
         """Drive this job from now on; durable on return. Raises LocalFault."""
         save(self._cabinet, file)
-        driver = self._drivers[file.id] = Driver(self._desk, file)
+        driver = self._drivers[file.id] = HybridDriver(self._desk, file, self._primary)
         self._to_drive.send_nowait(driver)
         return driver
 
@@ -155,12 +168,23 @@ class Jobs:
             money=submission.money,
             ask_max=UNSET if submission.ask_max is None else submission.ask_max,
             total_max=UNSET if submission.total_max is None else submission.total_max,
+            choice=submission.choice,
             patience_ms=submission.patience_ms,
             witnesses=submission.witnesses or UNSET,
             quorum=submission.quorum or UNSET,
             give_up_ms=Millis(now + submission.patience_ms),
             moves_max=MOVES_MAX,
+            primary=UNSET if submission.primary is None else submission.primary,
         )
+
+    def _with_primary(self, file: JobFile) -> JobFile:
+        """The job where it begins. Raises LocalFault if the primary cannot take it."""
+        if file.primary is UNSET:
+            return file
+        if self._primary is None:
+            raise LocalFault("There is no primary.", 'write template = "..." under [primary]')
+        self._primary.check(values_in(file))
+        return file if file.primary.mode == "fallback" else replace(file, state="primary")
 
     def files(self) -> list[JobFile]:
         """All jobs, newest first."""

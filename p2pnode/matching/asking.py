@@ -5,20 +5,31 @@ from typing import Final
 from msgspec import UNSET
 
 from p2pnode.matching.book import Offer
-from p2pnode.matching.order import Order
+from p2pnode.matching.order import START_MS, Order
+from p2pnode.matching.search import converted, tier_of
+from protocol.advert import Region
 from protocol.auction import Bid, Rfq
 from protocol.lease import LeaseRequest, charge, digest_of_terms
 from protocol.limits import REQUEST_LIFE_MS_MAX
 from protocol.units import Micros, Millis, MillisSpan
 from protocol.wire import Sealed
 
-START_MS: Final = 1_500
-"""From the question to the start of the lease: time to gather bids, to choose, to be granted."""
 RFQ_LIFE_MS: Final = 5_000
 
 
-def rfq_for(order: Order, offer: Offer, *, now: Millis, nonce: bytes, hold: bool = False) -> Rfq:
-    """The question to this offer's owner; with `hold`, for an exclusive bid."""
+def rfq_for(
+    order: Order,
+    offer: Offer,
+    *,
+    now: Millis,
+    nonce: bytes,
+    hold: bool = False,
+    region: Region | None = None,
+) -> Rfq:
+    """The question to this offer's owner; with `hold`, for an exclusive bid.
+
+    `region`: ours, told to the owner; None where it is not known.
+    """
     start = Millis(max(now + START_MS, order.start_ms or 0))
     return Rfq(
         owner=offer.signer,
@@ -26,12 +37,13 @@ def rfq_for(order: Order, offer: Offer, *, now: Millis, nonce: bytes, hold: bool
         incarnation=offer.advert.incarnation,
         seq=offer.advert.seq,
         need=order.need,
-        tier=order.tier,
+        tier=tier_of(offer, order.wish()) or order.tier,
         start_ms=start,
         end_ms=Millis(start + order.span_ms),
         start_by_ms=UNSET if order.late_ms is None else Millis(start + order.late_ms),
         notice_ms=order.notice_ms,
-        money=order.money,
+        money=offer.advert.money,
+        region=UNSET if region is None else region,
         hold="yes" if hold else UNSET,
         nonce=nonce,
         issued_ms=now,
@@ -65,11 +77,18 @@ def request_for(order: Order, sealed: Sealed[Bid], *, now: Millis, nonce: bytes)
     )
 
 
-def is_dear(bid: Bid, order: Order) -> bool:
-    """Whether the bid is above what the renter pays per GPU-hour, or for all of the time."""
-    if order.ask_max is not None and bid.micro_per_gpu_hour > order.ask_max:
-        return True
-    return order.total_max is not None and total_of(bid.micro_per_gpu_hour, order) > order.total_max
+def beyond(bid: Bid, order: Order) -> str | None:
+    """Which limit of the order the bid breaks, in a word; None if it keeps all of them."""
+    wish = order.wish()
+    price = converted(bid.micro_per_gpu_hour, bid.money, wish)
+    if price is None:
+        return "money"
+    if order.ask_max is not None and price > order.ask_max:
+        return "price"
+    if order.total_max is not None and total_of(price, order) > order.total_max:
+        return "total"
+    is_late = wish.end_by_ms is not None and bid.end_ms > wish.end_by_ms
+    return "deadline" if is_late else None
 
 
 def total_of(micro_per_gpu_hour: Micros, order: Order) -> Micros:

@@ -5,7 +5,7 @@ from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
-from typing import Final
+from typing import Final, Protocol
 
 from protocol.advert import Advert, ask_for, check_advert, is_expired
 from protocol.certificate import Certificate, ReadCertificate
@@ -60,6 +60,16 @@ class Arrival:
     taken_ms: Millis
 
 
+class Follower(Protocol):
+    """Keeps in step with a book."""
+
+    def put(self, offer: Offer) -> None:
+        """The newest advert of its group, withdrawn or not."""
+
+    def drop(self, key: bytes) -> None:
+        """The advert of this group has expired."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tombstone:
     """What is left of an expired advert until nothing older can be alive any more."""
@@ -86,6 +96,11 @@ class Book:
         self._root: Digest | None = None
         self._next_over_ms = 0
         self._arrivals: deque[Arrival] = deque(maxlen=ARRIVALS_KEPT_MAX)
+        self._followers: list[Follower] = []
+
+    def follow(self, follower: Follower) -> None:
+        """Tell it of each change from now on."""
+        self._followers.append(follower)
 
     def take(
         self, raw: bytes, *, now: Millis, publisher: PeerId | None = None
@@ -136,6 +151,8 @@ class Book:
         bounds = self._genesis.bounds
         for key in over:
             offer = self._offers.pop(key)
+            for follower in self._followers:
+                follower.drop(key)
             self._raw_known.discard(sha256(offer.raw).digest())
             # An older advert of the group was issued no later, so it is dead by then too.
             until = offer.advert.issued_ms + bounds.advert_life_ms + bounds.skew_ms
@@ -222,6 +239,8 @@ class Book:
             )
         )
         self._raw_known.add(sha256(offer.raw).digest())
+        for follower in self._followers:
+            follower.put(offer)
 
     def _forget(self, key: bytes, signer: PublicKey) -> None:
         assert key not in self._offers

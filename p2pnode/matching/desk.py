@@ -4,6 +4,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -15,9 +16,11 @@ from p2pnode.clock import WallClock
 from p2pnode.matching.free_units import TurnOf
 from p2pnode.matching.hidden_bids import HiddenBids
 from p2pnode.matching.holds import Holds
+from p2pnode.matching.journal import Journal
 from p2pnode.matching.provider import Provider
 from p2pnode.matching.quoting import No, Question, quote
 from p2pnode.matching.room import to_break
+from p2pnode.matching.work import Pulse
 from p2pnode.network.exchange import Handler
 from protocol.answers import check_takes
 from protocol.auction import Bid, BidDrop, Refusal, Reply, RevealAsk, Rfq, Take, check_rfq
@@ -82,6 +85,8 @@ class Desk:
         bars: Callable[[PublicKey], str | None],
         admit_job: AdmitJob,
         on_grant: Callable[[Entry], None],
+        journal: Journal,
+        on_rfq: Callable[[Rfq], None],
         clock: WallClock,
     ) -> None:
         """`bars` says why we do not deal with a renter at all."""
@@ -95,6 +100,9 @@ class Desk:
         self._bars = bars
         self._admit_job = admit_job
         self._on_grant = on_grant
+        self.journal: Final = journal
+        self.pulse: Final = Pulse()
+        self._on_rfq = on_rfq
         self._clock = clock
         self._bids: OrderedDict[Digest, Sealed[Bid]] = OrderedDict()
         self._hidden = HiddenBids(signer, self._net)
@@ -112,6 +120,17 @@ class Desk:
             "bid.drop": self._answer_drop,
             "lease.take": self._answer_take,
         }
+
+    def watch(self, handlers: dict[str, Handler]) -> dict[str, Handler]:
+        """The handlers, of which we note whether requests for quote are evaluated at all."""
+        watched = ("rfq", "rfq.commit")
+        return {**handlers, **{kind: partial(self._watched, handlers[kind]) for kind in watched}}
+
+    async def _watched(self, handler: Handler, peer: PeerId, body: bytes) -> bytes:
+        self.pulse.came(self._clock.now())
+        answer = await handler(peer, body)
+        self.pulse.evaluated(self._clock.now())
+        return answer
 
     async def _answer_rfq(self, peer: PeerId, body: bytes) -> bytes:
         await trio.lowlevel.checkpoint()
@@ -141,17 +160,18 @@ class Desk:
         except PeerFault as fault:
             if fault.rule not in {"rfq.stale", "rfq.future"}:
                 raise
-            return sealed, self._no(sealed, No("STALE", f"our clock says {now} ms"))
+            return sealed, self._no_quote(sealed, No("STALE", f"our clock says {now} ms"), now)
         return sealed, self._quote(sealed, now)
 
     def _quote(self, sealed: Sealed[Rfq], now: Millis) -> Reply:
         rfq = sealed.body
+        self._on_rfq(rfq)
         if why := self._bars(sealed.signer):
-            return self._no(sealed, No("POLICY", why))
+            return self._no_quote(sealed, No("POLICY", why), now)
         if rfq.hold is not msgspec.UNSET and (
             why := self._holds.why_not(sealed.signer, rfq.need.gpus, now)
         ):
-            return self._no(sealed, No("BUSY", why))
+            return self._no_quote(sealed, No("BUSY", why), now)
         shelf = next((s for s in self._provider.shelves if s.group == rfq.group), None)
         answer = quote(
             Question(rfq=rfq, digest=sealed.digest, renter=sealed.signer),
@@ -161,20 +181,26 @@ class Desk:
             bronze=self._books.bronze(),
             now=now,
             held=self._holds.units(now),
+            told=self._provider.told(rfq),
         )
         if isinstance(answer, No):
-            return self._no(sealed, answer)
+            return self._no_quote(sealed, answer, now)
         until = min(answer.valid_until_ms, now + self._genesis.bounds.bid_life_ms)
         bid = msgspec.structs.replace(
             answer, head_seq=self._books.height(), valid_until_ms=Millis(until)
         )
         raw = pack(bid, signer=self._signer, net=self._net)
-        signed = unpack(raw, self._net, Bid)
+        made = unpack(raw, self._net, Bid)
         if rfq.hold is not msgspec.UNSET:
-            self._holds.keep(signed)
-        self._remember(signed, now)
+            self._holds.keep(made)
+        self._remember(made, now)
         self.quoted += 1
+        self.journal.bid(rfq, sealed.signer, now, (made.digest, made.body))
         return Reply(yes=raw)
+
+    def _no_quote(self, sealed: Sealed[Rfq], no: No, now: Millis) -> Reply:
+        self.journal.refused(sealed.body, sealed.signer, now, (no.reason, no.detail))
+        return self._no(sealed, no)
 
     def _remember(self, bid: Sealed[Bid], now: Millis) -> None:
         self._bids[bid.digest] = bid
@@ -216,28 +242,36 @@ class Desk:
             return encode(self._no(sealed, No("STALE", f"our clock says {now} ms")))
         bid = self._bids.get(sealed.body.bid)
         if bid is None or bid.body.valid_until_ms < now or sealed.body.start_ms < now:
-            return encode(self._no(sealed, No("STALE", "the bid is over")))
+            return encode(self._no_lease(sealed, No("STALE", "the bid is over"), now))
         check_takes(sealed, bid)
         if self._holds.is_kept_from(bid, now):
-            return encode(self._no(sealed, No("TAKEN", "kept for another renter for a moment")))
+            no = No("TAKEN", "kept for another renter for a moment")
+            return encode(self._no_lease(sealed, no, now))
         if why := self._bars(sealed.signer):
-            return encode(self._no(sealed, No("POLICY", why)))
+            return encode(self._no_lease(sealed, No("POLICY", why), now))
         job = None if take.job is msgspec.UNSET else take.job
         try:
             self._admit_job(sealed.body, job, sealed.signer)
         except Unavailable as refusal:
-            return encode(self._no(sealed, No("POLICY", str(refusal))))
+            return encode(self._no_lease(sealed, No("POLICY", str(refusal)), now))
         try:
             self._make_room(sealed.body, now)
             entry = self._books.grant(take.request, now)
         except Unavailable as taken:
-            return encode(self._no(sealed, No("TAKEN", str(taken))))
+            return encode(self._no_lease(sealed, No("TAKEN", str(taken)), now))
         self.granted += 1
+        self.journal.taken(sealed.body.bid, now, is_granted=True)
         self._holds.granted(sealed.body.bid, now)
         self._bids.pop(sealed.body.bid, None)
         log.info("lease granted", extra={"lease": entry.id.hex(), "renter": sealed.signer.hex()})
         self._on_grant(entry)
         return encode(Reply(yes=entry.raw))
+
+    def _no_lease(self, sealed: Sealed[LeaseRequest], no: No, now: Millis) -> Reply:
+        bid = self._bids.get(sealed.body.bid)
+        if bid is not None and bid.body.renter == sealed.signer:
+            self.journal.taken(bid.digest, now, is_granted=False)
+        return self._no(sealed, no)
 
     def _make_room(self, request: LeaseRequest, now: Millis) -> None:
         """Give notice to the bronze leases in the way. Raises Unavailable if it would not help."""
@@ -253,11 +287,15 @@ class Desk:
 
     def _no(self, sealed: Sealed[Rfq] | Sealed[LeaseRequest], no: No) -> Reply:
         self.refused[no.reason] = self.refused.get(no.reason, 0) + 1
+        newest = None
+        if no.reason == "PRICE_MOVED" and isinstance(sealed.body, Rfq):
+            newest = self._provider.newest(sealed.body.group)
         refusal = Refusal(
             of=sealed.digest,
             renter=sealed.signer,
             reason=no.reason,
             detail=no.detail[:200] if no.detail else msgspec.UNSET,
+            advert=msgspec.UNSET if newest is None else newest,
             issued_ms=self._clock.now(),
         )
         return Reply(no=pack(refusal, signer=self._signer, net=self._net))

@@ -8,14 +8,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-import trio
-from msgspec import UNSET
-
 from ledger.message_evidence import prove_bad_reveal
 from protocol.auction import BidCommit, BidReveal, Reply, RevealAsk, Rfq, hidden_bid
-from protocol.codec import decode, encode
+from protocol.codec import encode
 from protocol.errors import PeerFault
-from protocol.limits import BIDS_OUTSTANDING_MAX, FRAME_BYTES_MAX
+from protocol.limits import BIDS_OUTSTANDING_MAX
 from protocol.signing import Signer, digest
 from protocol.units import Digest, Millis, NetId, PeerId, PublicKey
 from protocol.wire import Sealed, pack, unpack
@@ -62,25 +59,20 @@ class Opening:
     """Keep this evidence."""
     net: NetId
 
-    async def quote(self, peer: PeerId, rfq: Sealed[Rfq], raw: bytes, *, open_s: float) -> Reply:
-        """The owner's answer to a question, revealed at `open_s` in trio's time or later.
+    async def reveal(self, peer: PeerId, rfq: Sealed[Rfq], committed: bytes) -> Reply:
+        """The bid behind an owner's commit, which is the answer to this question.
 
         Raises Unavailable, or PeerFault `commit.answer`, `reveal.answer` or `reveal.hidden`.
         """
-        body = await self.ask(peer, "rfq.commit", raw)
-        reply = decode(body, Reply, size_max=FRAME_BYTES_MAX)
-        if reply.yes is UNSET:
-            return reply
-        commit = unpack(reply.yes, self.net, BidCommit)
+        commit = unpack(committed, self.net, BidCommit)
         if (commit.signer, commit.body.rfq) != (rfq.body.owner, rfq.digest):
             raise PeerFault("commit.answer", "commits to the answer to another question")
-        await trio.sleep_until(open_s)
         asked = encode(RevealAsk(commit=commit.digest))
         shown = await self.ask(peer, "rfq.reveal", asked)
         reveal = unpack(shown, self.net, BidReveal)
         if (reveal.signer, reveal.body.commit) != (commit.signer, commit.digest):
             raise PeerFault("reveal.answer", "reveals something else")
         if hidden_bid(reveal.body.salt, reveal.body.bid) != commit.body.hidden:
-            self.accuse(prove_bad_reveal(reply.yes, shown))
+            self.accuse(prove_bad_reveal(committed, shown))
             raise PeerFault("reveal.hidden", "not what it had committed to")
         return Reply(yes=reveal.body.bid)

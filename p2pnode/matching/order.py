@@ -1,13 +1,42 @@
 """What a renter wants of the market. Plain data."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Annotated, Final
 
-from msgspec import UNSET
+from msgspec import UNSET, Meta, UnsetType
 
-from p2pnode.matching.search import Wish
+from p2pnode.matching.preferences import Preference, preference_of
+from p2pnode.matching.search import Wish, wish_of
 from protocol.advert import Tier
 from protocol.auction import Need
-from protocol.units import Digest, Mebibytes, Micros, Millis, MillisSpan, PublicKey
+from protocol.codec import CurrencyCode, Instant, Money, UInt, Wire
+from protocol.scoring import UNWEIGHED, Weights
+from protocol.units import Digest, Micros, Millis, MillisSpan, PublicKey
+
+START_MS: Final = 1_500
+"""From the question to the start of the lease: time to gather bids, to choose, to be granted."""
+
+
+class Choice(Wire, frozen=True, kw_only=True):
+    """What the renter chooses by beside its need and its limits; no owner is told of it."""
+
+    or_tiers: Annotated[tuple[Tier, ...], Meta(max_length=2)] = ()
+    """Tiers that will do as well."""
+    end_by_ms: Instant | UnsetType = UNSET
+    """The lease must be over by then."""
+    reliability_ppm_min: UInt | UnsetType = UNSET
+    rtt_ms_max: UInt | UnsetType = UNSET
+    prefer: Annotated[tuple[str, ...], Meta(max_length=16)] = ()
+    """See `preferences`."""
+    rates: Annotated[tuple[tuple[CurrencyCode, Money], ...], Meta(max_length=32)] = ()
+    """Other money that is taken, each with what one unit is worth in micro-units of ours."""
+
+    def preferences(self) -> tuple[Preference, ...]:
+        """What ranks and never filters. They were read before they were kept."""
+        return tuple(preference_of(text) for text in self.prefer)
+
+
+ANY: Final = Choice()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +54,7 @@ class Order:
     """For the whole span."""
     job: Digest | None
     """Digest of the encoded job; each owner gets it sealed to its own key."""
+    choice: Choice = ANY
     avoid: tuple[PublicKey, ...] = ()
     """Owners that have failed this order before."""
     witnesses: tuple[PublicKey, ...] = ()
@@ -33,19 +63,28 @@ class Order:
     """Of how many of them; 0 without any."""
     start_ms: Millis | None = None
     """When it is to start; None: as soon as it can."""
+    bytes_to_move: int = 0
+    """What the owner must load before the job can run."""
+    weights: Weights = UNWEIGHED
+    """What delay, latency and interruptions are worth to the renter."""
     late_ms: MillisSpan | None = None
     """By how much later it may start, if bronze must give its units back for it; None: not so."""
 
-    def wish(self) -> Wish:
-        """The order as a filter of adverts."""
-        need = self.need
-        return Wish(
-            gpus=need.gpus,
-            vram_min=Mebibytes(need.vram_mib_min),
-            models=() if need.models is UNSET else need.models,
-            regions=() if need.regions is UNSET else need.regions,
-            tier=self.tier,
+    def wish(self, now: Millis | None = None) -> Wish:
+        """The order as a filter of adverts; with `now`, for a lease from then on."""
+        choice = self.choice
+        start = None if now is None else Millis(max(now + START_MS, self.start_ms or 0))
+        return replace(
+            wish_of(self.need, self.tier, self.money),
+            or_tiers=choice.or_tiers,
+            rates=choice.rates,
             ask_max=self.ask_max,
-            money=self.money,
+            total_max=self.total_max,
+            during=None if start is None else (start, Millis(start + self.span_ms)),
+            end_by_ms=None if choice.end_by_ms is UNSET else choice.end_by_ms,
+            reliability_ppm_min=(
+                None if choice.reliability_ppm_min is UNSET else choice.reliability_ppm_min
+            ),
+            rtt_ms_max=None if choice.rtt_ms_max is UNSET else choice.rtt_ms_max,
             may_be_busy=self.late_ms is not None or self.start_ms is not None,
         )

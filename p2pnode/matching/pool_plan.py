@@ -5,7 +5,7 @@ from typing import Final
 
 from p2pnode.matching.book import Offer
 from p2pnode.matching.order import Order
-from protocol.advert import ask_for
+from p2pnode.matching.search import ask_of
 from protocol.units import PublicKey
 
 ONE_ACCOUNT_PPM: Final = 100_000
@@ -17,6 +17,7 @@ class Place:
     """Room for one node of the job."""
 
     ask_micro: int
+    """Per GPU-hour, in the renter's money."""
     offer: Offer
 
 
@@ -41,9 +42,9 @@ class Room:
 
 def room_in(offers: list[Offer], order: Order) -> Room:
     """Room in offers that fit but perhaps for their number of free GPUs."""
-    gpus = order.need.gpus
+    gpus, wish = order.need.gpus, order.wish()
     places = [
-        Place(ask_for(offer.advert, order.tier) or 0, offer)
+        Place(ask_of(offer, wish) or 0, offer)
         for offer in offers
         for _ in range(offer.advert.free // gpus)
     ]

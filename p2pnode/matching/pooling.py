@@ -15,14 +15,15 @@ from msgspec import UNSET
 from ledger.bodies import Grant, read_body
 from ledger.entry import read_entry
 from p2pnode.clock import WallClock
-from p2pnode.matching.asking import is_dear, request_for, rfq_for, total_of
+from p2pnode.matching.asking import beyond, request_for, rfq_for, total_of
 from p2pnode.matching.book import Offer
 from p2pnode.matching.let_go import letting_go
 from p2pnode.matching.order import Order
 from p2pnode.matching.pool_plan import Place, chosen_places, room_in
 from p2pnode.matching.renter import Ask, Taking
-from p2pnode.matching.search import search
+from p2pnode.matching.search import KnownOf, search
 from p2pnode.quantities import format_money
+from protocol.advert import Region
 from protocol.answers import check_bid, check_refusal
 from protocol.auction import Bid, BidDrop, Refusal, Reply, Rfq, Take
 from protocol.codec import decode, encode
@@ -71,9 +72,11 @@ class Pooling:
         offers: Callable[[], Iterable[Offer]],
         ask: Ask,
         bars: Callable[[PublicKey], str | None],
+        known_of: KnownOf,
         random_bytes: Callable[[int], bytes],
         rng: Random,
         clock: WallClock,
+        region: Region | None = None,
     ) -> None:
         self._signer = signer
         self._genesis = genesis
@@ -81,6 +84,8 @@ class Pooling:
         self._offers = offers
         self._ask = ask
         self._bars = bars
+        self._known_of = known_of
+        self._region = region
         self._random_bytes = random_bytes
         self._rng = rng
         self._clock = clock
@@ -133,8 +138,8 @@ class Pooling:
     ) -> tuple[tuple[Place, ...], str | None]:
         """All places, cheapest first, and why they are too few."""
         # How many GPUs are free together is the plan's to judge.
-        wish = replace(order.wish(), gpus=1)
-        found = search(self._offers(), wish)
+        wish = replace(order.wish(), gpus=1, or_tiers=(), rates=())
+        found = search(self._offers(), wish, self._known_of)
         open_to_us = [
             offer
             for offer in found.fits
@@ -166,7 +171,12 @@ class Pooling:
     async def _hold_one(self, order: Order, offer: Offer) -> Sealed[Bid]:
         """Raises NoPool for a no, Unavailable or PeerFault."""
         asked = rfq_for(
-            order, offer, now=self._clock.now(), nonce=self._random_bytes(16), hold=True
+            order,
+            offer,
+            now=self._clock.now(),
+            nonce=self._random_bytes(16),
+            hold=True,
+            region=self._region,
         )
         raw = pack(asked, signer=self._signer, net=self._net)
         rfq = unpack(raw, self._net, Rfq)
@@ -182,7 +192,7 @@ class Pooling:
         check_bid(bid, rfq, genesis=self._genesis, now=self._clock.now())
         if bid.body.exclusive is UNSET:
             raise NoPool("it does not hold units")
-        if is_dear(bid.body, order):
+        if beyond(bid.body, order) is not None:
             raise NoPool("it asks more than the limit")
         return bid
 

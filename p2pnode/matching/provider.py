@@ -2,15 +2,20 @@
 
 import logging
 import random
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import trio
+from msgspec import UNSET
 
 from p2pnode.clock import WallClock
 from p2pnode.gpus import Gpu
-from protocol.advert import Advert, Isolation, Tier, TierAsk
+from p2pnode.matching.strategies import Asks, share_of
+from p2pnode.matching.timetable import ALWAYS, DAY_SLOTS, Timetable
+from protocol.advert import Advert, Host, Isolation, Tier, TierAsk, ask_for
+from protocol.auction import Rfq
 from protocol.genesis import Genesis, net_of
 from protocol.gpu_class import gpu_class
 from protocol.signing import Signer, digest
@@ -23,6 +28,8 @@ COALESCE_S: Final = 1
 """Changes within a second travel as one advert, so that a busy owner cannot flood the mesh."""
 SPREAD: Final = (0.5, 1.0)
 """Parts of the heartbeat between which each pause is drawn; COALESCE_S comes on top."""
+TOLD_KEPT_MAX: Final = 1_024
+"""Adverts that we remember having sent: minutes of a busy owner with many groups."""
 FAREWELL_S: Final = 2
 """A node that stops gives its withdrawal this long to leave."""
 
@@ -39,22 +46,27 @@ class Shelf:
     vram: Mebibytes
     source: Literal["nvml", "simulated"]
     units: tuple[bytes, ...]
+    driver: str = ""
+    """Version; empty where none is known."""
+    compute: tuple[int, int] | None = None
 
 
 def shelves_of(gpus: tuple[Gpu, ...]) -> tuple[Shelf, ...]:
     """The GPUs grouped by what a renter can tell apart."""
-    units: dict[tuple[str, Mebibytes, Literal["nvml", "simulated"]], list[bytes]] = {}
+    alike: dict[tuple[str, Mebibytes, Literal["nvml", "simulated"]], list[Gpu]] = {}
     for gpu in gpus:
-        units.setdefault((gpu.model, gpu.vram, gpu.source), []).append(gpu.unit)
+        alike.setdefault((gpu.model, gpu.vram, gpu.source), []).append(gpu)
     return tuple(
         Shelf(
             group=digest("unit-group", f"{source}/{vram}/{model}".encode())[:16],
             model=model,
             vram=vram,
             source=source,
-            units=tuple(members),
+            units=tuple(gpu.unit for gpu in members),
+            driver=members[0].driver,
+            compute=members[0].compute,
         )
-        for (model, vram, source), members in sorted(units.items())
+        for (model, vram, source), members in sorted(alike.items(), key=lambda pair: pair[0])
     )
 
 
@@ -63,7 +75,7 @@ class Posting:
     """What an owner has decided about its offer."""
 
     ask: Micros | None
-    """Posted price per GPU-hour; None offers nothing."""
+    """The silver price per GPU-hour, of which other tiers are a share; None offers nothing."""
     money: str
     tiers: tuple[Tier, ...]
     region: str
@@ -78,6 +90,36 @@ class Posting:
     heartbeat_s: float
     remedy_ppm: int = 100_000
     """Of the charge for a whole gold lease, let off if we fail its job; 0: no gold."""
+    asks: Asks = field(default_factory=dict)
+    """Prices that groups and tiers have instead."""
+    floors: Mapping[Tier, Micros] = field(default_factory=dict)
+    """Least prices of leases that are in no window with a floor of its own."""
+    timetable: Timetable = ALWAYS
+    paused: bool = False
+    """Nothing is offered until the owner says otherwise."""
+    down_kbit_s: int | None = None
+    """As the owner declares it; None is not told."""
+    up_kbit_s: int | None = None
+
+    def ask_of(self, group: bytes, tier: Tier) -> Micros | None:
+        """The price per GPU-hour of a tier of this group; None if it is not offered."""
+        if self.ask is None or tier not in self.tiers:
+            return None
+        own = self.asks.get(group, {}).get(tier)
+        return share_of(self.ask, tier) if own is None else own
+
+
+def stated_host(shelf: Shelf, posting: Posting) -> Host:
+    """What an advert says of the node beside its GPUs: all that is known, and nothing else."""
+    return Host(
+        cpus=posting.cpus,
+        memory_mib=posting.memory_mib or UNSET,
+        disk_mib=posting.disk_mib or UNSET,
+        down_kbit_s=UNSET if posting.down_kbit_s is None else posting.down_kbit_s,
+        up_kbit_s=UNSET if posting.up_kbit_s is None else posting.up_kbit_s,
+        driver=shelf.driver or UNSET,
+        compute=UNSET if shelf.compute is None else shelf.compute,
+    )
 
 
 class Provider:
@@ -108,6 +150,8 @@ class Provider:
         self._rng = rng
         self._clock = clock
         self._seq = 0
+        self._told: OrderedDict[tuple[bytes, int], Advert] = OrderedDict()
+        self._sealed: dict[bytes, bytes] = {}
         self._shelves: tuple[Shelf, ...] = ()
         self._changed = trio.Event()
         self.posting = posting
@@ -116,6 +160,14 @@ class Provider:
     def shelves(self) -> tuple[Shelf, ...]:
         """What we have, offered or not."""
         return self._shelves
+
+    @property
+    def use(self) -> dict[bytes, tuple[int, int]]:
+        """How many units of each group are not free now, and of how many."""
+        return {
+            shelf.group: (len(shelf.units) - self._free_of(shelf.units), len(shelf.units))
+            for shelf in self._shelves
+        }
 
     def stock(self, shelves: tuple[Shelf, ...]) -> None:
         """Offer these from now on."""
@@ -130,10 +182,27 @@ class Provider:
         """What is free has changed: tell the network soon."""
         self._changed.set()
 
+    def post(self, posting: Posting) -> None:
+        """Offer on these terms from now on; what is leased already keeps its own."""
+        if posting != self.posting:
+            self.posting = posting
+            self._changed.set()
+
     def set_ask(self, ask: Micros) -> None:
-        """Change the posted price; what is leased already keeps its own."""
-        self.posting = replace(self.posting, ask=ask)
-        self._changed.set()
+        """Change the posted price alone, until there is a new posting."""
+        self.post(replace(self.posting, ask=ask, asks={}))
+
+    def told(self, rfq: Rfq) -> Micros | None:
+        """The ask in the advert that a request is based on; None if it is not known any more."""
+        if rfq.incarnation != self._incarnation:
+            return None
+        advert = self._told.get((rfq.group, rfq.seq))
+        ask = None if advert is None else ask_for(advert, rfq.tier)
+        return None if ask is None else Micros(ask)
+
+    def newest(self, group: bytes) -> bytes | None:
+        """The last advert of a group that we have announced, sealed."""
+        return self._sealed.get(group)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Announce until cancelled, then withdraw."""
@@ -156,12 +225,19 @@ class Provider:
         for shelf in self._shelves:
             if self.posting.ask is None:
                 continue
-            advert = self._advert(shelf, state, self.posting.ask)
-            await self._announce(advert, pack(advert, signer=self._signer, net=self._net))
+            advert = self._advert(shelf, "withdrawn" if self.posting.paused else state)
+            sealed = pack(advert, signer=self._signer, net=self._net)
+            self._told[shelf.group, advert.seq] = advert
+            while len(self._told) > TOLD_KEPT_MAX:
+                self._told.popitem(last=False)
+            self._sealed[shelf.group] = sealed
+            await self._announce(advert, sealed)
 
-    def _advert(self, shelf: Shelf, state: Literal["open", "withdrawn"], ask: Micros) -> Advert:
+    def _advert(self, shelf: Shelf, state: Literal["open", "withdrawn"]) -> Advert:
         now = self._clock.now()
         posting = self.posting
+        hours = posting.timetable
+        until = hours.open_until(now)
         self._seq += 1
         return Advert(
             certificate=self._certificate,
@@ -177,14 +253,23 @@ class Provider:
             vram_mib=shelf.vram,
             units=len(shelf.units),
             free=self._free_of(shelf.units),
-            tiers=tuple(
-                TierAsk(tier=tier) if tier == "gold" else TierAsk(tier=tier, micro_per_gpu_hour=ask)
-                for tier in posting.tiers
-            ),
+            tiers=tuple(_tier_ask(posting, shelf, tier) for tier in posting.tiers),
             money=posting.money,
             isolation=posting.isolation,
             region=posting.region,
             addresses=self._addresses(),
+            open_until_ms=UNSET if until is None else until,
+            host=stated_host(shelf, posting),
             lease_ms_min=posting.lease_ms_min,
             lease_ms_max=posting.lease_ms_max,
+            calendar=(
+                hours.slots(now).to_bytes(DAY_SLOTS // 8, "little") if hours.is_bounded else UNSET
+            ),
         )
+
+
+def _tier_ask(posting: Posting, shelf: Shelf, tier: Tier) -> TierAsk:
+    ask = posting.ask_of(shelf.group, tier)
+    if tier == "gold" or ask is None:
+        return TierAsk(tier=tier)
+    return TierAsk(tier=tier, micro_per_gpu_hour=ask)

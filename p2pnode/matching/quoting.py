@@ -8,11 +8,11 @@ from msgspec import UNSET
 
 from ledger.fold import Lease
 from p2pnode.matching.free_units import TurnOf, free_units
-from p2pnode.matching.pricing import price
+from p2pnode.matching.pricing import least, price
 from p2pnode.matching.provider import Posting, Shelf
 from p2pnode.matching.room import BREAKING_LIFE_MS, LEAD_MS, Room, room_for
 from p2pnode.matching.shape import shortfall
-from p2pnode.quantities import format_span
+from p2pnode.quantities import format_money, format_span
 from protocol.auction import Bid, Reason, Rfq, latest_start
 from protocol.lease import Terms
 from protocol.units import Digest, Micros, Millis, MillisSpan, PublicKey
@@ -49,16 +49,20 @@ def quote(
     turn_of: TurnOf,
     held: frozenset[bytes] = frozenset(),
     bronze: Iterable[Lease] = (),
+    told: Micros | None = None,
     now: Millis,
 ) -> Bid | No:
     """Our firm bid, or the first reason against one.
 
     `held` are units that an exclusive bid keeps for another renter, `bronze` our open leases of
-    that tier. The bid's `head_seq` is left to who signs it.
+    that tier. `told` is the ask in the advert on which the question is based: no bid exceeds it.
+    The bid's `head_seq` is left to who signs it.
     """
     rfq = question.rfq
     if shelf is None or posting.ask is None:
         return No("CLOSED", "nothing is offered under that name")
+    if posting.paused:
+        return No("CLOSED", "the owner has paused this node")
     if why := _policy(rfq, posting):
         return No("POLICY", why)
     asked = price(rfq, posting)
@@ -80,6 +84,11 @@ def quote(
     if room is None or (room.is_breaking and room.start_ms > latest_start(rfq)):
         free = len(free_units(shelf, turn_of, start=start, end=end, held=held))
         return No("TAKEN", f"{free} of {len(shelf.units)} GPUs are free then")
+    start, end = room.start_ms, Millis(room.start_ms + end - start)
+    if why := posting.timetable.why_closed(start, end, now=now):
+        return No("CLOSED", why)
+    if why := _moved(asked, least(posting, rfq.tier, start=start, end=end), told, posting.money):
+        return No("PRICE_MOVED", why)
     return _bid(question, room, asked, shelf=shelf, posting=posting, now=now)
 
 
@@ -117,6 +126,15 @@ def _policy(rfq: Rfq, posting: Posting) -> str | None:
     if not posting.lease_ms_min <= span <= posting.lease_ms_max:
         least, most = map(format_span, (posting.lease_ms_min, posting.lease_ms_max))
         return f"leases of {least} to {most} only"
+    return None
+
+
+def _moved(asked: Micros, floor: Micros, told: Micros | None, money: str) -> str | None:
+    """Why the price that was asked for is not that of this lease; None if it is."""
+    if floor > asked:
+        return f"at least {format_money(floor, money)} then, and {format_money(asked, money)} now"
+    if told is not None and asked > told:
+        return f"it is {format_money(asked, money)} now"
     return None
 
 

@@ -4,29 +4,35 @@ SPEC.md sections 9 and 12. What was seen, bid and chosen is kept, so that anybod
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final
 
 import trio
 from msgspec import UNSET
+from msgspec.structs import replace
 
+from ledger.entry import read_entry
 from ledger.witness_bodies import Cosigned
 from p2pnode.clock import WallClock
-from p2pnode.matching.asking import is_dear, request_for, rfq_for
+from p2pnode.matching.asking import beyond, request_for, rfq_for
 from p2pnode.matching.book import Offer
+from p2pnode.matching.hearing import Hearing
 from p2pnode.matching.hidden_bids import COMMIT_S, Opening
+from p2pnode.matching.judging import judged
+from p2pnode.matching.market import Market
 from p2pnode.matching.order import Order
+from p2pnode.matching.preferences import unmet_ppm
 from p2pnode.matching.search import search
-from protocol.advert import Tier, ask_for
-from protocol.answers import check_bid, check_refusal
-from protocol.auction import Bid, Refusal, Reply, Rfq, Take
+from protocol.advert import Region
+from protocol.answers import check_bid
+from protocol.auction import Bid, Reply, Rfq, Take
 from protocol.codec import decode, encode
 from protocol.errors import P2PError, PeerFault, Unavailable
 from protocol.genesis import Genesis, net_of
 from protocol.lease import LeaseRequest
 from protocol.limits import FRAME_BYTES_MAX
-from protocol.scoring import AuctionRecord, Heard, expected_cost, ranking
+from protocol.scoring import AuctionRecord
 from protocol.signing import Signer
 from protocol.units import Digest, PeerId, PublicKey
 from protocol.wire import Sealed, pack, unpack
@@ -37,10 +43,9 @@ QUOTE_S: Final = 1.2
 """Owners that have not answered by then are left out of this auction."""
 TAKE_S: Final = 1.5
 """An owner that has been asked to grant is waited for this long, within the request's life."""
-SHORTLIST_MAX: Final = 8
-PER_ACCOUNT_MAX: Final = 2
-"""So that one account with many peers cannot fill a shortlist."""
-ROUNDS_MAX: Final = 3
+ROUNDS_MAX: Final = 6
+MISSED_MAX: Final = 256
+"""Jobs without a match whose last auction is remembered."""
 
 Ask = Callable[[PeerId, str, bytes], Awaitable[bytes]]
 
@@ -90,20 +95,6 @@ Remember = Callable[[Taking], Awaitable[None]]
 """Durable before it returns."""
 
 
-@dataclass(slots=True)
-class _Answers:
-    """What the owners asked so far have said."""
-
-    bids: dict[Digest, tuple[Offer, Heard, Sealed[Bid]]] = field(default_factory=dict)
-    refusals: list[bytes] = field(default_factory=list)
-    why: dict[str, int] = field(default_factory=dict)
-    chosen: list[Digest] = field(default_factory=list)
-    round: int = 0
-
-    def count(self, reason: str) -> None:
-        self.why[reason] = self.why.get(reason, 0) + 1
-
-
 class Renter:
     """Our side of our auctions."""
 
@@ -112,76 +103,89 @@ class Renter:
         *,
         signer: Signer,
         genesis: Genesis,
-        offers: Callable[[], Iterable[Offer]],
+        market: Market,
         ask: Ask,
         reliability_ppm: Callable[[PublicKey], int],
-        bars: Callable[[PublicKey], str | None],
         witness: Witness,
         accuse: Callable[[bytes], object],
         random_bytes: Callable[[int], bytes],
         clock: WallClock,
+        region: Region | None = None,
     ) -> None:
+        """`region`: ours, told to owners; None where it is not known."""
         self._signer = signer
         self._genesis = genesis
         self._net = net_of(genesis)
-        self._offers = offers
+        self._market = market
         self._ask = ask
         self._reliability_ppm = reliability_ppm
-        self._bars = bars
         self._witness = witness
         self._opening = Opening(ask=ask, accuse=accuse, net=self._net)
         self._random_bytes = random_bytes
         self._clock = clock
+        self._region = region
+        self.missed: Final[dict[Digest | None, dict[str, int]]] = {}
+        """Job -> what each offer failed for in its last auction; gone once one is won."""
 
     async def rent(self, order: Order, *, seal_job: SealJob, remember: Remember) -> Won:
         """The first bid, best first, that its owner grants. Raises NoMatch."""
-        seed = self._random_bytes(16)
-        answers = _Answers()
-        offers = list(self._offers())
-        found = search(offers, order.wish())
-        answers.why.update(found.misfits)
-        left = self._open_to(order, list(found.fits), answers)
+        weights = replace(order.weights, rates=order.choice.rates)
+        answers = Hearing(seed=self._random_bytes(16), weights=weights)
+        self._market.note_request(order.need)
+        asked: set[bytes] = set()
         for _ in range(ROUNDS_MAX):
-            shortlist, left = _shortlist(left, order.tier)
+            answers.round += 1
+            seed = answers.seed + bytes([answers.round])
+            shortlist = self._market.shortlist(order, seed=seed, but=asked)
             if not shortlist:
                 break
-            answers.round += 1
+            asked.update(offer.head[0] for offer in shortlist)
             await self._gather(order, shortlist, answers)
-            won = await self._take_best(order, answers, seed, (seal_job, remember))
+            won = await self._take_best(order, answers, seal_job, remember)
             if won is not None:
                 taking, grant, cosigned, bid = won
-                record = _record(answers, seed, len(offers))
+                record = answers.record(len(self._market))
+                self.missed.pop(order.job, None)
                 return Won(taking=taking, grant=grant, cosigned=cosigned, bid=bid, record=record)
-        raise NoMatch(len(offers), answers.why, _record(answers, seed, len(offers)))
+        offers = self._market.offers()
+        self._count_misfits(order, offers, answers)
+        self._miss(order, answers.why)
+        raise NoMatch(len(offers), answers.why, answers.record(len(offers)))
 
-    def _open_to(self, order: Order, offers: list[Offer], answers: _Answers) -> list[Offer]:
-        """The offers of those that have not failed this order, nor proved to be cheats."""
-        left: list[Offer] = []
-        for offer in offers:
-            if self._bars(offer.signer) is not None:
-                answers.count("offender")
-            elif offer.signer in order.witnesses:
-                answers.count("witness")
-            elif offer.signer not in order.avoid:
-                left.append(offer)
-        return left
+    def _miss(self, order: Order, why: dict[str, int]) -> None:
+        self.missed[order.job] = why
+        while len(self.missed) > MISSED_MAX:
+            del self.missed[next(iter(self.missed))]
 
-    async def _gather(self, order: Order, shortlist: list[Offer], answers: _Answers) -> None:
+    def _count_misfits(self, order: Order, offers: list[Offer], answers: Hearing) -> None:
+        """Why nobody else was asked: the first thing that is against each of the others."""
+        found = search(offers, order.wish(self._clock.now()), self._market.known_of)
+        for reason, number in found.misfits.items():
+            answers.why[reason] = answers.why.get(reason, 0) + number
+        for offer in found.fits:
+            if (why := self._market.shut_out(offer, order)) is not None:
+                answers.count(why)
+
+    async def _gather(self, order: Order, shortlist: list[Offer], answers: Hearing) -> None:
         """Ask all of the shortlist at once; who is silent by QUOTE_S is left out."""
         with trio.move_on_after(QUOTE_S):
             async with trio.open_nursery() as nursery:
                 for offer in shortlist:
                     nursery.start_soon(self._ask_for_quote, order, offer, answers)
 
-    async def _ask_for_quote(self, order: Order, offer: Offer, answers: _Answers) -> None:
-        raw = pack(
-            rfq_for(order, offer, now=self._clock.now(), nonce=self._random_bytes(16)),
-            signer=self._signer,
-            net=self._net,
+    async def _ask_for_quote(self, order: Order, offer: Offer, answers: Hearing) -> None:
+        asked = rfq_for(
+            order,
+            offer,
+            now=self._clock.now(),
+            nonce=self._random_bytes(16),
+            region=self._region,
         )
+        raw = pack(asked, signer=self._signer, net=self._net)
         rfq = unpack(raw, self._net, Rfq)
         try:
-            reply = await self._quote_of(offer, rfq, raw)
+            reply, rtt_ms = await self._quote_of(offer, rfq, raw)
+            self._market.note_rtt(offer.signer, rtt_ms)
             if reply.yes is UNSET:
                 self._note_refusal(reply, rfq.digest, offer, answers)
                 return
@@ -193,43 +197,41 @@ class Renter:
             log.info("bid refused", extra={"owner": offer.signer.hex(), "rule": fault.rule})
             answers.count("invalid")
         else:
-            if is_dear(bid.body, order):
-                answers.count("price")
+            if (limit := beyond(bid.body, order)) is not None:
+                answers.count(limit)
                 return
-            heard = Heard(
-                rfq=raw,
-                bid=reply.yes,
+            known = self._market.known_of(offer)
+            thought = judged(
+                offer,
                 reliability_ppm=self._reliability_ppm(offer.signer),
-                round=answers.round,
+                bytes_to_move=order.bytes_to_move,
+                rtt_ms=rtt_ms,
+                unmet_ppm=unmet_ppm(offer, order.choice.preferences(), known),
             )
-            answers.bids[bid.digest] = (offer, heard, bid)
+            answers.hear(offer, (raw, rfq.body), (reply.yes, bid), thought)
 
-    async def _quote_of(self, offer: Offer, rfq: Sealed[Rfq], raw: bytes) -> Reply:
-        peer = offer.certificate.peer_id
-        if rfq.body.tier == "gold":
-            open_s = trio.current_time() + COMMIT_S
-            return await self._opening.quote(peer, rfq, raw, open_s=open_s)
-        body = await self._ask(peer, "rfq", raw)
-        return decode(body, Reply, size_max=FRAME_BYTES_MAX)
+    async def _quote_of(self, offer: Offer, rfq: Sealed[Rfq], raw: bytes) -> tuple[Reply, int]:
+        """The owner's answer, and how many ms its first word took."""
+        peer, began = offer.certificate.peer_id, trio.current_time()
+        is_hidden = rfq.body.tier == "gold"
+        body = await self._ask(peer, "rfq.commit" if is_hidden else "rfq", raw)
+        rtt_ms = round((trio.current_time() - began) * 1_000)
+        reply = decode(body, Reply, size_max=FRAME_BYTES_MAX)
+        if is_hidden and reply.yes is not UNSET:
+            await trio.sleep_until(began + COMMIT_S)
+            reply = await self._opening.reveal(peer, rfq, reply.yes)
+        return reply, rtt_ms
 
-    def _note_refusal(self, reply: Reply, of: Digest, offer: Offer, answers: _Answers) -> None:
-        assert reply.no is not UNSET
-        refusal = unpack(reply.no, self._net, Refusal)
-        check_refusal(refusal, of=of, owner=offer.signer, renter=self._signer.public)
-        answers.count(refusal.body.reason.lower())
-        answers.refusals.append(reply.no)
+    def _note_refusal(self, reply: Reply, of: Digest, offer: Offer, answers: Hearing) -> None:
+        answers.note_refusal(
+            reply, of=of, owner=offer.signer, renter=self._signer.public, net=self._net
+        )
 
     async def _take_best(
-        self, order: Order, answers: _Answers, seed: bytes, keep: tuple[SealJob, Remember]
+        self, order: Order, answers: Hearing, seal_job: SealJob, remember: Remember
     ) -> tuple[Taking, bytes, Cosigned | None, Bid] | None:
-        seal_job, remember = keep
-        scored = [
-            (digest, expected_cost(bid.body, reliability_ppm=heard.reliability_ppm))
-            for digest, (_, heard, bid) in answers.bids.items()
-            if heard.round == answers.round
-        ]
-        for digest in ranking(scored, seed):
-            offer, _, bid = answers.bids[digest]
+        for digest in answers.order():
+            offer, bid = answers.bids[digest].offer, answers.bids[digest].bid
             answers.chosen.append(digest)
             try:
                 job = seal_job(offer)
@@ -248,11 +250,18 @@ class Renter:
             await remember(taking)
             taken = await self._take(taking, offer, answers)
             if taken is not None:
+                self._note_lease(offer, taken[0], len(bid.body.units))
                 return taking, *taken, bid.body
         return None
 
+    def _note_lease(self, offer: Offer, grant: bytes, gpus: int) -> None:
+        try:
+            self._market.note_lease(offer, read_entry(grant, self._net).id, gpus)
+        except PeerFault:
+            log.info("grant unread", extra={"owner": offer.signer.hex()})
+
     async def _take(
-        self, taking: Taking, offer: Offer, answers: _Answers
+        self, taking: Taking, offer: Offer, answers: Hearing
     ) -> tuple[bytes, Cosigned | None] | None:
         digest = unpack(taking.request, self._net, LeaseRequest).digest
         try:
@@ -269,7 +278,7 @@ class Renter:
         return None
 
     async def _witnessed(
-        self, taking: Taking, grant: bytes, answers: _Answers
+        self, taking: Taking, grant: bytes, answers: Hearing
     ) -> tuple[bytes, Cosigned | None] | None:
         """The GRANT with what its witnesses signed; None if too few did, so that it is left."""
         try:
@@ -294,28 +303,3 @@ class Renter:
         take = Take(request=taking.request, job=job)
         body = await self._ask(taking.peer, "lease.take", encode(take))
         return decode(body, Reply, size_max=FRAME_BYTES_MAX)
-
-
-def _shortlist(offers: list[Offer], tier: Tier) -> tuple[list[Offer], list[Offer]]:
-    """The next offers to ask, cheapest first, and the rest."""
-    chosen: list[Offer] = []
-    rest: list[Offer] = []
-    per_account: dict[PublicKey, int] = {}
-    for offer in sorted(offers, key=lambda each: (ask_for(each.advert, tier) or 0, each.head)):
-        account = offer.certificate.root
-        if len(chosen) < SHORTLIST_MAX and per_account.get(account, 0) < PER_ACCOUNT_MAX:
-            per_account[account] = per_account.get(account, 0) + 1
-            chosen.append(offer)
-        else:
-            rest.append(offer)
-    return chosen, rest
-
-
-def _record(answers: _Answers, seed: bytes, seen: int) -> AuctionRecord:
-    return AuctionRecord(
-        seed=seed,
-        offers_seen=seen,
-        bids=tuple(heard for _, heard, _ in answers.bids.values()),
-        refusals=tuple(answers.refusals),
-        chosen=tuple(answers.chosen),
-    )

@@ -1,11 +1,26 @@
-"""Which offers fit a wish, and how many fail for what. Relaxing a wish never loses a fit."""
+"""Which offers fit a wish, and how many fail for what. Relaxing a wish never loses a fit.
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+Each constraint is one row of FILTERS, by itself: an offer fits if it passes all of those that the
+wish asks for. What an advert does not state satisfies no constraint.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
+
+from msgspec import UNSET, UnsetType
 
 from p2pnode.matching.book import Offer
-from protocol.advert import Tier, ask_for
-from protocol.units import Mebibytes, Micros
+from p2pnode.matching.drivers import version_of
+from p2pnode.matching.gpu_names import is_model
+from protocol.advert import Advert, Host, Isolation, Tier, ask_for, is_closed
+from protocol.answers import ISOLATIONS
+from protocol.auction import Need
+from protocol.lease import charge
+from protocol.units import Mebibytes, Micros, Millis, MillisSpan
+
+T = TypeVar("T")
+RATE_SCALE: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,14 +28,64 @@ class Wish:
     """What a renter looks for; what is None or empty asks for nothing."""
 
     gpus: int = 1
+    """On one node."""
     vram_min: Mebibytes | None = None
+    """Of each."""
     models: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()
+    isolation_min: Isolation | None = None
+    driver_min: tuple[int, ...] | None = None
+    compute_min: tuple[int, int] | None = None
+    cpus_min: int | None = None
+    memory_mib_min: int | None = None
+    disk_mib_min: int | None = None
+    down_kbit_s_min: int | None = None
+    up_kbit_s_min: int | None = None
     tier: Tier = "silver"
-    ask_max: Micros | None = None
+    or_tiers: tuple[Tier, ...] = ()
+    """Others that will do."""
     money: str | None = None
+    rates: tuple[tuple[str, int], ...] = ()
+    """What one unit of another money is worth, in micro-units of `money`: pinned by the renter."""
+    ask_max: Micros | None = None
+    """Per GPU-hour."""
+    total_max: Micros | None = None
+    """For all GPUs over the whole of `during`."""
+    during: tuple[Millis, Millis] | None = None
+    """When it would be used; without, no constraint on time is judged."""
+    end_by_ms: Millis | None = None
+    reliability_ppm_min: int | None = None
+    rtt_ms_max: int | None = None
     may_be_busy: bool = False
     """Also where all is leased: a better tier takes it back from bronze."""
+
+    @property
+    def tiers(self) -> tuple[Tier, ...]:
+        """All that will do."""
+        return (self.tier, *self.or_tiers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What we know of an offer's owner by ourselves; what is None we do not."""
+
+    reliability_ppm: int | None = None
+    rtt_ms: int | None = None
+
+
+NOTHING_KNOWN: Final = Known()
+Fails = Callable[[Offer, Wish, Known], str | None]
+"""The reason in a word, None if the offer passes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """One constraint."""
+
+    name: str
+    fails: Fails
+    asked: Callable[[Wish], Any]
+    """What the wish asks for; None or empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,44 +96,277 @@ class Found:
     misfits: dict[str, int] = field(default_factory=dict)
 
 
-def search(offers: Iterable[Offer], wish: Wish) -> Found:
+KnownOf = Callable[[Offer], Known]
+
+
+def nothing_known(_offer: Offer) -> Known:
+    """Of whoever it is."""
+    return NOTHING_KNOWN
+
+
+def search(offers: Iterable[Offer], wish: Wish, known_of: KnownOf = nothing_known) -> Found:
     """Every offer is in exactly one place of the answer."""
     found = Found()
+    asked = filters_of(wish)
     for offer in offers:
-        why = misfit(offer, wish)
+        why = _first(offer, wish, known_of(offer), asked)
         if why is None:
             found.fits.append(offer)
         else:
             found.misfits[why] = found.misfits.get(why, 0) + 1
-    found.fits.sort(key=lambda offer: (ask_for(offer.advert, wish.tier) or 0, offer.head[0]))
+    found.fits.sort(key=lambda offer: (ask_of(offer, wish) or 0, offer.head[0]))
     return found
 
 
-def misfit(offer: Offer, wish: Wish) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Sieved:
+    """What one filter held back."""
+
+    name: str
+    failed: dict[str, int]
+    """Reason -> offers, of those that passed all filters before."""
+    left: int
+
+
+def funnel(
+    offers: Iterable[Offer], wish: Wish, known_of: KnownOf = nothing_known
+) -> tuple[Sieved, ...]:
+    """Each filter that the wish asks for, with what it holds back and what it lets through."""
+    left = [(offer, known_of(offer)) for offer in offers]
+    found = []
+    for each in filters_of(wish):
+        why = [each.fails(offer, wish, known) for offer, known in left]
+        left = [one for one, reason in zip(left, why, strict=True) if reason is None]
+        counts: dict[str, int] = {}
+        for reason in why:
+            if reason is not None:
+                counts[reason] = counts.get(reason, 0) + 1
+        found.append(Sieved(each.name, counts, len(left)))
+    return tuple(found)
+
+
+def filters_of(wish: Wish) -> tuple[Filter, ...]:
+    """Those of FILTERS that the wish asks for, in that order."""
+    return tuple(each for each in FILTERS if each.asked(wish) not in {None, ()})
+
+
+def misfit(offer: Offer, wish: Wish, known: Known = NOTHING_KNOWN) -> str | None:
     """The first reason for which the offer does not fit, in a word; None if it fits."""
-    advert = offer.advert
-    if wish.models and not any(is_model(advert.model, name) for name in wish.models):
-        return "model"
-    if wish.vram_min is not None and advert.vram_mib < wish.vram_min:
-        return "vram"
-    if wish.regions and advert.region not in wish.regions:
-        return "region"
-    if (advert.units if wish.may_be_busy else advert.free) < wish.gpus:
-        return "busy" if advert.units >= wish.gpus else "gpus"
-    if wish.tier not in {ask.tier for ask in advert.tiers}:
-        return "tier"
-    if wish.money is not None and advert.money != wish.money:
-        return "money"
-    ask = ask_for(advert, wish.tier)
-    if wish.ask_max is not None and ask is not None and ask > wish.ask_max:
-        return "price"
+    return _first(offer, wish, known, filters_of(wish))
+
+
+def _first(offer: Offer, wish: Wish, known: Known, asked: tuple[Filter, ...]) -> str | None:
+    for each in asked:
+        if (why := each.fails(offer, wish, known)) is not None:
+            return why
     return None
 
 
-def is_model(model: str, name: str) -> bool:
-    """Whether people would call this GPU by that name: RTX4090 is "NVIDIA GeForce RTX 4090"."""
-    return _plain(name) in _plain(model)
+def wish_of(need: Need, tier: Tier, money: str | None) -> Wish:
+    """What is needed of a node, as a filter of adverts."""
+    return Wish(
+        gpus=need.gpus,
+        vram_min=Mebibytes(need.vram_mib_min),
+        models=() if need.models is UNSET else need.models,
+        regions=() if need.regions is UNSET else need.regions,
+        isolation_min=_set(need.isolation_min),
+        driver_min=_set(need.driver_min),
+        compute_min=_set(need.compute_min),
+        cpus_min=_set(need.cpus_min),
+        memory_mib_min=_set(need.memory_mib_min),
+        disk_mib_min=_set(need.disk_mib_min),
+        down_kbit_s_min=_set(need.down_kbit_s_min),
+        up_kbit_s_min=_set(need.up_kbit_s_min),
+        tier=tier,
+        money=money,
+    )
 
 
-def _plain(text: str) -> str:
-    return "".join(letter for letter in text.lower() if letter.isalnum())
+def _set(value: T | UnsetType) -> T | None:
+    return None if value is UNSET else value
+
+
+def tier_of(offer: Offer, wish: Wish) -> Tier | None:
+    """The tier in which the wish takes this offer: the cheapest that will do; None if none will.
+
+    Gold has no ask, so that it is taken where nothing else will do, or is wanted first.
+    """
+    offered = [ask.tier for ask in offer.advert.tiers if ask.tier in wish.tiers]
+    if wish.tier == "gold" in offered:
+        return "gold"
+    asks = [(ask_for(offer.advert, tier), tier) for tier in wish.tiers if tier in offered]
+    priced = [pair for pair in asks if pair[0] is not None]
+    return min(priced, key=lambda pair: pair[0] or 0)[1] if priced else next(iter(offered), None)
+
+
+def parts_of(wish: Wish) -> list[tuple[Wish, int]]:
+    """Wishes for one tier in one money each, that all together let pass what this one does.
+
+    Each with what a unit of its money is worth, in millionths. Limits on the whole, and what a
+    renter knows by itself, are left to who judges the whole wish.
+    """
+    found = []
+    for tier in wish.tiers:
+        for money, rate in ((wish.money, RATE_SCALE), *wish.rates):
+            if rate:
+                most = None if wish.ask_max is None else wish.ask_max * RATE_SCALE // rate
+                part = replace(
+                    wish,
+                    tier=tier,
+                    or_tiers=(),
+                    money=money,
+                    rates=(),
+                    ask_max=None if most is None else Micros(most),
+                    total_max=None,
+                    reliability_ppm_min=None,
+                    rtt_ms_max=None,
+                )
+                found.append((part, rate))
+    return found
+
+
+def converted(micros: Micros, money: str, wish: Wish) -> Micros | None:
+    """The sum in the wish's money, rounded up; None without a pinned rate for it."""
+    if wish.money in {None, money}:
+        return micros
+    rate = dict(wish.rates).get(money)
+    return None if rate is None else Micros(-(-micros * rate // RATE_SCALE))
+
+
+def ask_of(offer: Offer, wish: Wish) -> Micros | None:
+    """The ask of the tier that would be taken, in the wish's money; None where there is none."""
+    tier = tier_of(offer, wish)
+    ask = None if tier is None else ask_for(offer.advert, tier)
+    return None if ask is None else converted(Micros(ask), offer.advert.money, wish)
+
+
+def _model(offer: Offer, wish: Wish, _known: Known) -> str | None:
+    advert = offer.advert
+    vram = Mebibytes(advert.vram_mib)
+    is_one = any(is_model(advert.model, name, vram) for name in wish.models)
+    return None if is_one else "model"
+
+
+def _region(offer: Offer, wish: Wish, _known: Known) -> str | None:
+    return None if offer.advert.region in wish.regions else "region"
+
+
+def _isolation(offer: Offer, wish: Wish, _known: Known) -> str | None:
+    assert wish.isolation_min is not None
+    there, least = offer.advert.isolation, wish.isolation_min
+    return None if ISOLATIONS.index(there) >= ISOLATIONS.index(least) else "isolation"
+
+
+def _gpus(offer: Offer, wish: Wish, _known: Known) -> str | None:
+    if (offer.advert.units if wish.may_be_busy else offer.advert.free) >= wish.gpus:
+        return None
+    return "busy" if offer.advert.units >= wish.gpus else "gpus"
+
+
+def _tier(offer: Offer, wish: Wish, _known: Known) -> str | None:
+    return "tier" if tier_of(offer, wish) is None else None
+
+
+def _money(offer: Offer, wish: Wish, _known: Known) -> str | None:
+    is_known = offer.advert.money == wish.money or offer.advert.money in dict(wish.rates)
+    return None if is_known else "money"
+
+
+def _price(offer: Offer, wish: Wish, _known: Known) -> str | None:
+    assert wish.ask_max is not None
+    ask = ask_of(offer, wish)
+    return "price" if ask is not None and ask > wish.ask_max else None
+
+
+def _total(offer: Offer, wish: Wish, _known: Known) -> str | None:
+    assert wish.total_max is not None
+    ask = ask_of(offer, wish)
+    if ask is None or wish.during is None:
+        return None
+    start, end = wish.during
+    sum_ = charge(MillisSpan((end - start) * wish.gpus), ask)
+    return "total" if sum_ > wish.total_max else None
+
+
+def _closed(offer: Offer, wish: Wish, _known: Known) -> str | None:
+    assert wish.during is not None
+    return "closed" if is_closed(offer.advert, *wish.during) else None
+
+
+def _time(offer: Offer, wish: Wish, _known: Known) -> str | None:
+    assert wish.during is not None
+    span = wish.during[1] - wish.during[0]
+    least, most = offer.advert.lease_ms_min, offer.advert.lease_ms_max
+    is_long = least is UNSET or span >= least
+    return None if is_long and (most is UNSET or span <= most) else "time"
+
+
+def _deadline(_offer: Offer, wish: Wish, _known: Known) -> str | None:
+    assert wish.end_by_ms is not None
+    return "deadline" if wish.during is not None and wish.during[1] > wish.end_by_ms else None
+
+
+def _reliability(_offer: Offer, wish: Wish, known: Known) -> str | None:
+    assert wish.reliability_ppm_min is not None
+    if known.reliability_ppm is None:
+        return "reliability unstated"
+    return "reliability" if known.reliability_ppm < wish.reliability_ppm_min else None
+
+
+def _rtt(_offer: Offer, wish: Wish, known: Known) -> str | None:
+    assert wish.rtt_ms_max is not None
+    if known.rtt_ms is None:
+        return "rtt unstated"
+    return "rtt" if known.rtt_ms > wish.rtt_ms_max else None
+
+
+def _at_least(name: str, asked: str, there: Callable[[Advert], Any]) -> Filter:
+    """A filter for what there must be enough of, and what adverts may leave unsaid."""
+
+    def fails(offer: Offer, wish: Wish, _known: Known) -> str | None:
+        given = there(offer.advert)
+        if given is None:
+            return f"{name} unstated"
+        return name if given < getattr(wish, asked) else None
+
+    return Filter(name, fails, lambda wish: getattr(wish, asked))
+
+
+def _host(name: str, asked: str, there: Callable[[Host], T | UnsetType]) -> Filter:
+    return _at_least(
+        name,
+        asked,
+        lambda advert: None if advert.host is UNSET else _set(there(advert.host)),
+    )
+
+
+def driver_of(advert: Advert) -> tuple[int, ...] | None:
+    """The driver's version, if the advert states one that can be read."""
+    stated: str | UnsetType = UNSET if advert.host is UNSET else advert.host.driver
+    return None if stated is UNSET else version_of(stated)
+
+
+FILTERS: Final = (
+    Filter("model", _model, lambda wish: wish.models),
+    _at_least("vram", "vram_min", lambda advert: advert.vram_mib),
+    Filter("region", _region, lambda wish: wish.regions),
+    Filter("isolation", _isolation, lambda wish: wish.isolation_min),
+    _at_least("driver", "driver_min", driver_of),
+    _host("compute", "compute_min", lambda host: host.compute),
+    _host("cpus", "cpus_min", lambda host: host.cpus),
+    _host("memory", "memory_mib_min", lambda host: host.memory_mib),
+    _host("disk", "disk_mib_min", lambda host: host.disk_mib),
+    _host("down", "down_kbit_s_min", lambda host: host.down_kbit_s),
+    _host("up", "up_kbit_s_min", lambda host: host.up_kbit_s),
+    Filter("closed", _closed, lambda wish: wish.during),
+    Filter("gpus", _gpus, lambda wish: wish.gpus),
+    Filter("tier", _tier, lambda wish: wish.tiers),
+    Filter("money", _money, lambda wish: wish.money),
+    Filter("time", _time, lambda wish: wish.during),
+    Filter("deadline", _deadline, lambda wish: wish.end_by_ms),
+    Filter("price", _price, lambda wish: wish.ask_max),
+    Filter("total", _total, lambda wish: wish.total_max),
+    Filter("reliability", _reliability, lambda wish: wish.reliability_ppm_min),
+    Filter("rtt", _rtt, lambda wish: wish.rtt_ms_max),
+)
+"""In the order in which they are told: what a node is, what is free there, what it costs."""

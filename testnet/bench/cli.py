@@ -81,3 +81,12 @@ def catchup(entries: int, kills: int, seed: int, as_json: bool) -> None:
     module = importlib.import_module("testnet.bench.catchup")
     wish = module.CatchUpWish(entries=entries, kills=kills, seed=seed)
     conclude(module.run(wish, note), as_json=as_json)
+
+
+@bench.command()
+@click.option("--jobs", default=5, show_default=True, help="Each way, one after the other.")
+@json_option
+def primary(jobs: int, as_json: bool) -> None:
+    """How soon what a renter's own cluster cannot run runs here, and the other way."""
+    module = importlib.import_module("testnet.bench.primary")
+    conclude(module.run(module.PrimaryWish(jobs=jobs), note), as_json=as_json)

@@ -233,7 +233,7 @@ async def send_for_ever(stream: trio.abc.SendStream) -> None:
             await trio.sleep(0.01)
 
 
-async def _watch_nothing(_self: Libp2pTransport) -> None:
+async def _watch_nothing(_network: object) -> None:
     await trio.sleep_forever()
 
 
@@ -250,7 +250,7 @@ def leave_out_judging_guard() -> None:
 
 
 def leave_out_watch() -> None:
-    setattr(Libp2pTransport, "_watch_buffers", _watch_nothing)  # noqa: B010
+    setattr(libp2p_transport, "_watch_buffers", _watch_nothing)  # noqa: B010
 
 
 def leave_out_key_check() -> None:

@@ -161,3 +161,14 @@ def test_a_node_that_is_killed_while_it_catches_up_pays_a_window_at_most() -> No
     assert bars["windows lost per kill"]["holds"]
     assert bars["entries shown before a kill and gone after"]["holds"]
     assert bars["kills while entries came"]["holds"]
+
+
+@pytest.mark.live
+@pytest.mark.timeout(240)
+def test_a_job_runs_on_the_cluster_or_on_the_market_and_never_on_both() -> None:
+    document = bench("primary", "--jobs", "1")
+    bars = {bar["name"]: bar for bar in document["bars"]}
+    # How soon is not asked here.
+    assert bars["jobs that are done"]["holds"]
+    assert bars["jobs that ran at both"]["holds"]
+    assert bars["out of stock there to running here, most, s"]["value"] > 0

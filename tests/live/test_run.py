@@ -116,6 +116,8 @@ def test_the_choice_among_bids_can_be_checked(home: str) -> None:
     run(home, "true", options=("--max-price", "0.75 TEST/gpu-h"))
     bids = document("job", "bids", "@", "--home", home)
     assert bids["is_by_the_rule"]
+    verified = document("auction", "verify", "@", "--home", home)
+    assert verified["auction"] == bids
     assert [bid["micro_per_gpu_hour"] for bid in bids["bids"]] == [300_000, 700_000]
 
 

@@ -14,6 +14,7 @@ import protocol.advert
 from p2pnode import config_keys
 from p2pnode.config import (
     DEFAULTS,
+    Availability,
     Config,
     EngineChoice,
     GossipChoice,
@@ -24,12 +25,12 @@ from p2pnode.config import (
     SimulatedGpu,
     Tier,
     Workloads,
-    default_config_text,
     home_variable,
     load_config,
     read_config,
 )
 from p2pnode.config_keys import KEYS
+from p2pnode.config_text import default_config_text
 from p2pnode.quantities import Money
 from protocol.errors import LocalFault
 from protocol.units import Mebibytes, Micros, MillisSpan
@@ -55,6 +56,14 @@ min_lease = "10m"
 max_lease = "1d"
 period = "30s"
 tiers = ["bronze", "gold"]
+
+[[availability]]
+hours = "22:00-06:00 daily"
+tz = "Europe/Berlin"
+except = ["2026-12-24"]
+[[availability]]
+file = "/home/me/rig.ics"
+closed = true
 
 [[gpu.simulated]]
 model = "RTX 4090"
@@ -103,6 +112,14 @@ def test_values_come_out_as_integers() -> None:
             max_lease=MillisSpan(86_400_000),
             period=MillisSpan(30_000),
             tiers=("gold", "bronze"),
+        ),
+        availability=(
+            Availability(
+                hours="22:00-06:00 daily",
+                tz="Europe/Berlin",
+                excepted=("2026-12-24",),
+            ),
+            Availability(file="/home/me/rig.ics", closed=True),
         ),
         gpu=Gpu(
             simulated=(
@@ -228,7 +245,14 @@ def test_a_syntax_error_keeps_its_line(text: str, line: int) -> None:
 
 @pytest.mark.parametrize("key", [key for key in KEYS if not key.startswith("gpu.")])
 def test_the_example_of_each_key_is_right(key: str) -> None:
-    read(f"{key} = {KEYS[key].example}")
+    table, _, leaf = key.rpartition(".")
+    if table != "availability":
+        ask = f"pricing.ask = {KEYS['pricing.ask'].example}\n" if leaf == "strategy" else ""
+        read(f"{ask}{key} = {KEYS[key].example}")
+        return
+    hours = "" if leaf in {"hours", "file"} else 'hours = "daily"\n'
+    [window] = read(f"[[availability]]\n{hours}{leaf} = {KEYS[key].example}").availability
+    assert (window.hours or window.file, leaf) != ("", "file")
 
 
 def test_a_variable_goes_before_the_file() -> None:

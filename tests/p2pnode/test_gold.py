@@ -12,6 +12,7 @@ from p2pnode.config import Config
 from p2pnode.execution.engine import Run, RunId
 from p2pnode.execution.fake_engine import Script
 from p2pnode.matching.hidden_bids import HiddenBids
+from p2pnode.matching.strategies import share_of
 from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.node import Node
 from p2pnode.receipt_check import verify_receipt
@@ -78,7 +79,7 @@ async def test_a_bronze_job_fills_the_gap_before_a_reservation_which_starts_on_t
     assert state_of(renter, gold) == "staging"
     [reserved] = owner.node.books.leases()
     assert reserved.request.tier == "gold"
-    assert reserved.request.micro_per_gpu_hour == 450_000
+    assert reserved.request.micro_per_gpu_hour == share_of(Micros(300_000), "gold")
     # Two minutes more would not fit; of twenty it is sure that they do.
     long = submit(other, tier="bronze", notice_ms=MillisSpan(0), limits=make_limits(time_ms=GAP_MS))
     assert "taken" in (await ended(other, long)).why
@@ -179,8 +180,8 @@ async def test_gold_names_its_remedy_and_silver_has_none(
         assert (await ended(renter, submit(renter, tier=tier))).state == "done"
     silver, gold = sorted(owner.node.books.leases(), key=lambda each: each.request.start_ms)
     assert remedy_of(silver.request) == 0
-    # A tenth of 22 minutes at 0.54 an hour.
-    assert remedy_of(gold.request) == 22 * 540_000 // 60 // 10
+    # A tenth of 22 minutes at 0.45 an hour.
+    assert remedy_of(gold.request) == 22 * 450_000 // 60 // 10
 
 
 async def test_an_owner_that_shows_another_bid_than_it_hid_is_proved_a_cheat(

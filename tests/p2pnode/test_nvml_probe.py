@@ -71,6 +71,8 @@ def test_a_gpu_is_told_by_the_library_alone(tmp_path: Path, library: Path) -> No
         "model": "NVIDIA H200",
         "vram": 143_771,
         "source": "nvml",
+        "driver": "570.86.15",
+        "compute": [8, 9],
         "device": "GPU-1",
     }
     assert said == {"problems": [], "gpus": [expected]}

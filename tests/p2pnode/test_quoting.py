@@ -3,13 +3,17 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET
 
 from ledger.units_chain import Turn
-from p2pnode.matching.provider import Posting
+from p2pnode.matching.provider import Posting, stated_host
 from p2pnode.matching.quoting import BID_LIFE_MS, No, Question, quote
 from p2pnode.matching.room import LEAD_MS
-from protocol.answers import check_answer
-from protocol.auction import Bid, Rfq
+from p2pnode.matching.shape import shortfall
+from protocol.answers import ISOLATIONS, check_answer
+from protocol.auction import Bid, Need, Rfq
 from protocol.limits import OPEN_INTERVALS_SOFT_MAX
 from protocol.units import Digest
 from protocol.wire import pack, unpack
@@ -68,6 +72,13 @@ def test_a_bid_answers_what_was_asked() -> None:
         (need(disk_mib_min=100_001), posting(), "SHAPE"),
         (need(models=("H100", "RTX4090")), posting(), None),
         (need(models=("H100",)), posting(), "SHAPE"),
+        (need(driver_min=(570, 86)), posting(), None),
+        (need(driver_min=(570, 86, 16)), posting(), "SHAPE"),
+        (need(compute_min=(8, 9)), posting(), None),
+        (need(compute_min=(9, 0)), posting(), "SHAPE"),
+        (need(down_kbit_s_min=1), posting(), "SHAPE"),
+        (need(down_kbit_s_min=500), posting(down_kbit_s=500), None),
+        (need(up_kbit_s_min=501), posting(up_kbit_s=500), "SHAPE"),
         (need(gpus=3, regions=("FR",)), posting(tiers=("bronze",)), "POLICY"),
     ],
 )
@@ -128,3 +139,55 @@ def test_a_lease_starts_when_asked_or_as_soon_as_it_can_be_granted(asked: int, g
     bid = quoted(make.rfq(start_ms=NOW + asked, end_ms=NOW + asked + HOUR))
     assert isinstance(bid, Bid)
     assert (bid.start_ms, bid.end_ms) == (NOW + given, NOW + given + HOUR)
+
+
+@pytest.mark.parametrize("wanted", [{"driver_min": (1,)}, {"compute_min": (1, 0)}])
+def test_what_an_owner_does_not_know_of_itself_meets_no_need(wanted: dict[str, Any]) -> None:
+    answer = quoted(need(**wanted), of=shelf(driver="nouveau", compute=None))
+    assert isinstance(answer, No)
+    assert "does not know" in answer.detail
+
+
+NEEDS: dict[str, st.SearchStrategy[object]] = {
+    "gpus": st.integers(1, 4),
+    "vram_mib_min": st.sampled_from([1, 24_564, 24_565]),
+    "models": st.sampled_from([("4090",), ("H100",), ("A100", "RTX4090")]),
+    "regions": st.sampled_from([("DE",), ("FR",), ("DE", "FR")]),
+    "isolation_min": st.sampled_from(ISOLATIONS),
+    "cpus_min": st.integers(15, 17),
+    "memory_mib_min": st.integers(63_999, 64_001),
+    "disk_mib_min": st.integers(99_999, 100_001),
+    "down_kbit_s_min": st.integers(499, 501),
+    "up_kbit_s_min": st.integers(499, 501),
+    "driver_min": st.sampled_from([(535,), (570, 86, 15), (580,)]),
+    "compute_min": st.sampled_from([(8, 0), (8, 9), (9, 0)]),
+}
+
+
+@given(st.fixed_dictionaries({}, optional=NEEDS), st.data())
+def test_b1_relaxing_a_need_never_loses_an_owner(
+    wanted: dict[str, Any], data: st.DataObject
+) -> None:
+    stated = data.draw(st.sampled_from([None, 500]))
+
+    def lacks(changes: dict[str, Any]) -> str | None:
+        asked = Need(**{"gpus": 1, "vram_mib_min": 1, **changes})
+        return shortfall(asked, shelf(), posting(down_kbit_s=stated, up_kbit_s=500))
+
+    name = data.draw(st.sampled_from(sorted(wanted) or ["gpus"]))
+    relaxed = {key: value for key, value in wanted.items() if key != name}
+    value = wanted.get(name)
+    if isinstance(value, tuple) and name in {"models", "regions"} and data.draw(st.booleans()):
+        relaxed[name] = (*value, "IT")
+    elif isinstance(value, int) and value > 1 and data.draw(st.booleans()):
+        relaxed[name] = value - 1
+    if lacks(wanted) is None:
+        assert lacks(relaxed) is None
+
+
+def test_an_advert_states_of_the_host_what_is_known_and_nothing_else() -> None:
+    full = stated_host(shelf(), posting(down_kbit_s=500))
+    assert (full.cpus, full.driver, full.compute) == (16, "570.86.15", (8, 9))
+    assert (full.down_kbit_s, full.up_kbit_s) == (500, UNSET)
+    bare = stated_host(shelf(driver="", compute=None), posting(memory_mib=0))
+    assert (bare.memory_mib, bare.driver, bare.compute) == (UNSET, UNSET, UNSET)

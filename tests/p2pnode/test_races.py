@@ -23,6 +23,7 @@ from p2pnode.cabinet import MemoryCabinet
 from p2pnode.matching.asking import request_for
 from p2pnode.matching.desk import Books, Desk
 from p2pnode.matching.holds import Holds
+from p2pnode.matching.journal import Journal
 from p2pnode.matching.provider import Provider
 from protocol.auction import Bid, BidDrop, Refusal, Reply, Take
 from protocol.certificate import read_certificate
@@ -117,10 +118,12 @@ class Race:
                 height=lambda: 1,
             ),
             holds=Holds(self.cabinet),
+            journal=Journal(self.cabinet),
             who_is=WHO.__getitem__,
             bars=lambda _renter: None,
             admit_job=lambda *_: self.maybe_die("before the GRANT"),
             on_grant=lambda _entry: self.maybe_die("before the answer"),
+            on_rfq=lambda _rfq: None,
             clock=self.clock,
         )
 

@@ -61,6 +61,10 @@ def test_what_commands_print_without_a_node_keeps_to_its_schema(tmp_path: Path) 
         ("network", "show"),
         ("network", "invite"),
         ("doctor",),
+        ("preset", "list"),
+        ("preset", "show", "pytorch"),
+        ("primary", "list"),
+        ("primary", "show", "kubernetes"),
     ):
         document = json.loads(run(*arguments, "--json", home=tmp_path).stdout)
         assert faults(document, schema_of(document["schema"])) == []

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from p2pnode.api.job_documents import JobOrder
+from p2pnode.api.wanted_documents import JobOrder
 from p2pnode.config import Renting
 from p2pnode.job_views import witnesses_of
 from p2pnode.network.memory_transport import MemoryHub

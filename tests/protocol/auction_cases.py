@@ -1,17 +1,25 @@
 """Requests for quote, bids, refusals and auctions, good and bad, for protocol/vectors/*.json."""
 
+from dataclasses import asdict
 from typing import Any
 
 from msgspec.structs import replace
 
-from protocol.auction import Bid, Rfq
+from protocol.auction import Rfq
 from protocol.codec import encode
 from protocol.genesis import Genesis, net_of
 from protocol.lease import UnitTurn
 from protocol.limits import ADVERT_BYTES_MAX, INT_MAX
-from protocol.scoring import AuctionRecord, Heard, expected_cost, ranking
+from protocol.scoring import (
+    AuctionRecord,
+    Heard,
+    Weights,
+    deal_of,
+    expected_cost,
+    ranking,
+)
 from protocol.signing import Signer, digest
-from protocol.units import Digest, Micros, Millis
+from protocol.units import Digest, Micros, Millis, MillisSpan
 from protocol.wire import unpack
 from tests import make
 from tests.make import FEED, GENESIS, MAIN, NET, NOW, RENTER, STRANGER, UNITS
@@ -26,7 +34,9 @@ def rfq_cases() -> list[Case]:
         "owner": (bytes(31),),
         "group": (bytes(15),),
         "need": (need(gpus=0), need(gpus=9), need(vram_mib_min=0), need(models=()),
-                 need(models=("m",) * 17), need(regions=("XXX",)), need(isolation_min="none")),
+                 need(models=("m",) * 17), need(regions=("XXX",)), need(isolation_min="none"),
+                 need(driver_min=()), need(driver_min=(1,) * 5), need(compute_min=(8,))),
+        "region": ("de",),
         "tier": ("iron",),
         "start_ms": (0,),
         "nonce": (bytes(15),),
@@ -36,7 +46,11 @@ def rfq_cases() -> list[Case]:
         raw = sealed(make.rfq(**changes), RENTER)
         return {"name": name, "bytes": raw.hex(), "rule": rule, "now": now}
 
+    whole = need(models=("H100", "A100-80GB"), regions=("DE", "FR"), isolation_min="container",
+                 cpus_min=8, memory_mib_min=32_000, disk_mib_min=100_000, down_kbit_s_min=100_000,
+                 up_kbit_s_min=50_000, driver_min=(550, 54, 14), compute_min=(8, 9))  # fmt: skip
     rules = [
+        rule("that needs all there is", None, need=whole, region="DE"),
         rule("to another owner", "rfq.owner", owner=STRANGER.public),
         rule("for a millisecond", None, end_ms=NOW + 1_001),
         rule("for no time", "rfq.span", end_ms=NOW + 1_000),
@@ -179,13 +193,13 @@ def other_auction() -> Heard:
     """An answered question about another need."""
     question = make.rfq(need=make.need(vram_mib_min=1))
     answer = make.bid(rfq=digest("rfq", encode(question)))
-    return Heard(rfq=sealed(question, RENTER), bid=sealed(answer), reliability_ppm=1_000_000)
+    return Heard(rfq=sealed(question, RENTER), bid=sealed(answer), judged=make.judged())
 
 
 def other_renter() -> Heard:
     question = make.rfq()
     answer = make.bid(renter=STRANGER.public)
-    return Heard(rfq=sealed(question, STRANGER), bid=sealed(answer), reliability_ppm=1_000_000)
+    return Heard(rfq=sealed(question, STRANGER), bid=sealed(answer), judged=make.judged())
 
 
 def auction_cases() -> list[Case]:
@@ -201,7 +215,7 @@ def auction_cases() -> list[Case]:
     rounds = (heard(500_000), heard(300_000, turn=2))
     good = record(three, tries=3)
     [first, second, third] = good.chosen
-    crossed = Heard(rfq=heard(1).rfq, bid=heard(2).bid, reliability_ppm=0)
+    crossed = Heard(rfq=heard(1).rfq, bid=heard(2).bid, judged=make.judged())
     no = sealed(make.refusal())
     far = sealed(make.refusal(renter=STRANGER.public))
     return [
@@ -251,15 +265,33 @@ def ranking_vectors() -> list[Case]:
 
 
 def cost_vectors() -> list[Case]:
-    raw = sealed(make.bid())
-    bid = unpack(raw, NET, Bid).body
+    raw = sealed(make.rfq(), RENTER)
+    asked = unpack(raw, NET, Rfq).body
     odd = make.bid(start_ms=Millis(NOW), end_ms=Millis(NOW + 1), units=make.turns(1))
+    late = make.bid(start_ms=Millis(NOW + 3_000), end_ms=Millis(NOW + 3_603_000))
+    bronze = make.bid(tier="bronze")
+    thoughts = [make.judged(reliability_ppm=ppm) for ppm in (0, 333_333, 999_999, 1_000_000)]
+    full = make.judged(
+        reliability_ppm=950_000,
+        stage_ms=MillisSpan(61_003),
+        rtt_ms=47,
+        hazard_ppm_per_hour=50_000,
+        unmet_ppm=333_333,
+    )
+    weights = Weights(
+        delay_micro_per_hour=Micros(1_000_001),
+        latency_micro_per_ms=Micros(113),
+        redo_ms=MillisSpan(600_001),
+    )
+    rows = [(bid, judged, Weights()) for bid in (make.bid(), odd) for judged in thoughts]
+    rows += [(bid, full, weights) for bid in (make.bid(), late, bronze)]
     return [
         {
-            "bid": sealed(one).hex(),
-            "reliability_ppm": ppm,
-            "micro": expected_cost(one, reliability_ppm=ppm),
+            "rfq": raw.hex(),
+            "bid": sealed(bid).hex(),
+            "judged": encode(judged).hex(),
+            "weights": encode(weights).hex(),
+            "terms": asdict(expected_cost(deal_of(asked, bid, weights), judged, weights)),
         }
-        for one in (bid, odd)
-        for ppm in (0, 333_333, 999_999, 1_000_000)
+        for bid, judged, weights in rows
     ]

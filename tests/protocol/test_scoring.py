@@ -1,10 +1,13 @@
 """Which bid wins does not depend on who computes it, nor on the order in which bids came."""
 
+from dataclasses import asdict
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from protocol.advert import TIERS
 from protocol.codec import encode
 from protocol.errors import PeerFault
 from protocol.lease import charge
@@ -13,7 +16,10 @@ from protocol.scoring import (
     BAND_PPM,
     PPM,
     AuctionRecord,
+    Deal,
     Heard,
+    Judged,
+    Weights,
     check_auction,
     expected_cost,
     order_of,
@@ -22,6 +28,8 @@ from protocol.scoring import (
 from protocol.units import Digest, Micros, MillisSpan
 from tests import make
 from tests.make import NET
+
+HOUR = 3_600_000
 
 digests = st.binary(min_size=32, max_size=32).map(Digest)
 scores = st.integers(0, 300) | st.integers(0, 2**80)
@@ -64,17 +72,95 @@ def test_each_bid_of_a_band_comes_first_under_some_seed() -> None:
     assert firsts == {digest for digest, _ in scored}
 
 
-@given(price=st.integers(0, INT_MAX), one=st.integers(0, PPM), other=st.integers(0, PPM))
-def test_a_less_reliable_owner_is_never_expected_to_cost_less(
-    price: int, one: int, other: int
+shares = st.integers(0, PPM)
+uints = st.integers(0, 100_000) | st.integers(0, INT_MAX)
+spans = uints.map(MillisSpan)
+judgements = st.builds(
+    Judged,
+    reliability_ppm=shares,
+    stage_ms=spans,
+    rtt_ms=uints,
+    hazard_ppm_per_hour=uints,
+    unmet_ppm=shares,
+)
+weightings = st.builds(
+    Weights,
+    delay_micro_per_hour=uints.map(Micros),
+    latency_micro_per_ms=uints.map(Micros),
+    redo_ms=spans,
+)
+deals = st.builds(
+    Deal,
+    micro_per_gpu_hour=uints.map(Micros),
+    gpus=st.integers(1, 8),
+    span_ms=spans,
+    wait_ms=spans,
+    tier=st.sampled_from(TIERS),
+)
+
+
+@given(deal=deals, judged=judgements, weights=weightings)
+def test_no_term_is_below_zero_so_that_the_price_bounds_the_score(
+    deal: Deal, judged: Judged, weights: Weights
 ) -> None:
-    bid = make.bid(micro_per_gpu_hour=Micros(price))
-    span = MillisSpan((bid.end_ms - bid.start_ms) * len(bid.units))
-    low, high = sorted((one, other))
-    costs = [expected_cost(bid, reliability_ppm=ppm) for ppm in (PPM, high, low, 0)]
-    assert costs == sorted(costs)
-    assert costs[0] == charge(span, bid.micro_per_gpu_hour)
-    assert costs[3] == 2 * costs[0]
+    cost = expected_cost(deal, judged, weights)
+    terms = asdict(cost)
+    assert min(terms.values()) >= 0
+    assert cost.score == sum(terms.values()) >= cost.price
+    assert cost.price == charge(MillisSpan(deal.span_ms * deal.gpus), deal.micro_per_gpu_hour)
+    if deal.tier != "bronze":
+        assert cost.interruption == 0
+
+
+WORSE = {
+    "reliability_ppm": lambda was: was // 2,
+    "stage_ms": lambda was: was + 1_000,
+    "rtt_ms": lambda was: was + 10,
+    "hazard_ppm_per_hour": lambda was: was * 2,
+    "unmet_ppm": lambda was: min(PPM, was + 1_000),
+}
+
+
+@pytest.mark.parametrize("fact", WORSE)
+@given(deal=deals, judged=judgements, weights=weightings)
+def test_what_is_worse_is_never_expected_to_cost_less(
+    fact: str, deal: Deal, judged: Judged, weights: Weights
+) -> None:
+    worse = replace(judged, **{fact: WORSE[fact](getattr(judged, fact))})
+    before = expected_cost(deal, judged, weights).score
+    assert expected_cost(deal, worse, weights).score >= before
+
+
+def test_the_terms_are_what_the_words_say() -> None:
+    """One hour of two GPUs at 0.40, by somebody who needs ten minutes to load."""
+    deal = Deal(
+        micro_per_gpu_hour=Micros(400_000),
+        gpus=2,
+        span_ms=MillisSpan(HOUR),
+        wait_ms=MillisSpan(HOUR // 10),
+        tier="bronze",
+    )
+    judged = make.judged(
+        reliability_ppm=900_000,
+        stage_ms=MillisSpan(HOUR // 6),
+        rtt_ms=30,
+        hazard_ppm_per_hour=50_000,
+        unmet_ppm=250_000,
+    )
+    weights = Weights(
+        delay_micro_per_hour=Micros(60_000),
+        latency_micro_per_ms=Micros(10),
+        redo_ms=MillisSpan(HOUR // 2),
+    )
+    assert asdict(expected_cost(deal, judged, weights)) == {
+        "price": 800_000,
+        "staging": 133_334,
+        "queue": 16_000,
+        "failure": 93_334,
+        "interruption": 20_000,
+        "latency": 300,
+        "unmet": 200_000,
+    }
 
 
 asks = st.lists(st.integers(1, 500_000), min_size=1, max_size=5, unique=True)
@@ -84,7 +170,7 @@ asks = st.lists(st.integers(1, 500_000), min_size=1, max_size=5, unique=True)
 def heards(draw: st.DrawFn) -> tuple[Heard, ...]:
     """Answered questions of a few rounds."""
     return tuple(
-        make.heard(ask, reliability_ppm=draw(st.integers(0, PPM)), turn=draw(st.integers(1, 3)))
+        make.heard(ask, reliability_ppm=draw(shares), turn=draw(st.integers(1, 3)))
         for ask in draw(asks)
     )
 
@@ -124,9 +210,21 @@ def test_a_later_round_is_not_tried_before_all_of_the_first_was() -> None:
 
 def test_the_fullest_record_fits_its_file() -> None:
     quote, refusal = bytes(4_288), bytes(7_360)
-    heard = Heard(rfq=quote, bid=quote, reliability_ppm=PPM, round=64)
+    most = Judged(
+        reliability_ppm=PPM,
+        stage_ms=MillisSpan(INT_MAX),
+        rtt_ms=INT_MAX,
+        hazard_ppm_per_hour=INT_MAX,
+        unmet_ppm=PPM,
+    )
+    heard = Heard(rfq=quote, bid=quote, judged=most, round=64)
     full = AuctionRecord(
         seed=bytes(16),
+        weights=Weights(
+            delay_micro_per_hour=Micros(INT_MAX),
+            latency_micro_per_ms=Micros(INT_MAX),
+            redo_ms=MillisSpan(INT_MAX),
+        ),
         offers_seen=INT_MAX,
         bids=(heard,) * 64,
         refusals=(refusal,) * 64,

@@ -44,7 +44,7 @@ from protocol.offers import (
 from protocol.payment import PaymentReference, reference_of
 from protocol.rail import RailReceipt, check_rail_receipt
 from protocol.rules import RULES, RULES_DIGEST
-from protocol.scoring import AuctionRecord, check_auction, expected_cost, ranking
+from protocol.scoring import AuctionRecord, check_auction
 from protocol.signing import Signer, digest, is_signed, is_sound, key_of, preimage
 from protocol.tick import Outcome, Saved, Tick, check_saved, check_tick
 from protocol.units import (
@@ -349,18 +349,6 @@ def test_a_tick_is_cosigned_over_its_body() -> None:
     key, by = PublicKey(raw(case, "public")), Signature(raw(case, "by"))
     assert is_signed(key, case["domain"], net, raw(case, "body"), by=by)
     assert not is_signed(key, "tick", net, raw(case, "body"), by=by)
-
-
-@pytest.mark.parametrize("case", FILES["auction"]["rankings"], ids=lambda c: c["name"])
-def test_bids_are_ranked_as_the_vectors_say(case: Case) -> None:
-    bids = [(Digest(bytes.fromhex(digest)), Micros(score)) for digest, score in case["bids"]]
-    assert [digest.hex() for digest in ranking(bids, raw(case, "seed"))] == case["order"]
-
-
-@pytest.mark.parametrize("case", FILES["auction"]["costs"])
-def test_expected_costs_are_those_of_the_vectors(case: Case) -> None:
-    bid = unpack(raw(case, "bid"), NetId(raw(FILES["auction"], "net")), Bid).body
-    assert expected_cost(bid, reliability_ppm=case["reliability_ppm"]) == case["micro"]
 
 
 def test_what_hides_a_bid_and_names_an_account_is_as_the_vectors_say() -> None:

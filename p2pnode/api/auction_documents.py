@@ -1,0 +1,64 @@
+"""Auctions as API documents: their bids, and whether their outcome was right."""
+
+from msgspec import Struct
+
+from p2pnode.api.ledger_documents import KnownNetworkDocument
+
+
+class BidDocument(Struct, frozen=True, kw_only=True):
+    """A bid, what the renter thought of it, and what it is expected to cost, term by term."""
+
+    bid: str
+    owner: str
+    round: int
+    micro_per_gpu_hour: int
+    reliability_ppm: int
+    stage_ms: int
+    rtt_ms: int
+    hazard_ppm_per_hour: int
+    unmet_ppm: int
+    price_micro: int
+    staging_micro: int
+    queue_micro: int
+    failure_micro: int
+    interruption_micro: int
+    latency_micro: int
+    unmet_micro: int
+    score_micro: int
+
+
+class DeviationDocument(Struct, frozen=True, kw_only=True):
+    """Where an auction breaks a rule of the specification."""
+
+    rule: str
+    text: str
+    place: int | None
+    """Which try it was, from 1 on; none if the record as a whole does not hold."""
+    tried: str | None
+    should: str | None
+    """The bid that was to be tried there; none if none was left."""
+
+
+class AuctionDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode job bids`: what was bid, and whether the choice follows the rule.
+
+    The bids come in the order in which they are to be tried; there are none if the record does
+    not hold.
+    """
+
+    schema: str = "p2pnode.job.bids/2"
+    rule: int
+    offers_seen: int
+    bids: tuple[BidDocument, ...]
+    refusals: tuple[dict[str, str], ...]
+    chosen: tuple[str, ...]
+    is_by_the_rule: bool
+    deviation: DeviationDocument | None
+
+
+class AuctionVerifyDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode auction verify`: what anybody recomputes from a record, without a node."""
+
+    schema: str = "p2pnode.auction.verify/1"
+    network: KnownNetworkDocument
+    auction: AuctionDocument

@@ -1,0 +1,80 @@
+"""`p2pnode auction`: whether an auction was decided by the rule, without a node."""
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import click
+
+from p2pnode.cli.client import get_bytes
+from p2pnode.cli.files import read_file
+from p2pnode.cli.output import home_option, json_option, print_document, print_table, say
+from p2pnode.cli.receipt import network_lines
+from p2pnode.home import find_home
+from protocol.limits import AUCTION_BYTES_MAX
+
+EXIT_DEVIATES = 1
+
+
+@click.group()
+def auction() -> None:
+    """Recompute who had to win an auction; needs no node for a saved record."""
+
+
+@auction.command()
+@click.argument("source")
+@click.option(
+    "--network",
+    help="The network it must be of: its id, an invitation, or a file with genesis or invitation "
+    "(default: that of the home).",
+)
+@home_option
+@json_option
+def verify(source: str, network: str | None, home: Path | None, as_json: bool) -> None:
+    """Check SOURCE, a file from `job bids JOB --save FILE`, or a job of the node that runs here.
+
+    Prints what each bid was expected to cost, term by term, in the order in which the rule tries
+    them. Exit code 1 if the renter chose otherwise, with the bid that was to win.
+    """
+    here, file = find_home(home), Path(source)
+    if file.exists() or "/" in source:
+        raw = read_file(file, size_max=AUCTION_BYTES_MAX, what="the record of an auction")
+    else:
+        raw = get_bytes(here.socket, f"/v1/jobs/{source}/auction")
+    known = importlib.import_module("p2pnode.known_network").known_network(network, here)
+    found = importlib.import_module("p2pnode.auction_check").verify_auction(raw, known)
+    document = importlib.import_module("msgspec").to_builtins(found)
+    if as_json:
+        print_document(document)
+    else:
+        print_bids(document["auction"])
+        say(*network_lines(found.network))
+    if not found.auction.is_by_the_rule:
+        click.get_current_context().exit(EXIT_DEVIATES)
+
+
+TERMS = ("price", "staging", "queue", "failure", "interruption", "latency", "unmet", "score")
+
+
+def print_bids(document: dict[str, Any]) -> None:
+    """The bids with their terms in micro-units, what was tried, and the verdict."""
+    tries = {digest: place for place, digest in enumerate(document["chosen"], 1)}
+    rows = [
+        (
+            str(tries.get(bid["bid"], "")),
+            bid["bid"][:12],
+            bid["owner"][:12],
+            str(bid["micro_per_gpu_hour"]),
+            *(str(bid[f"{term}_micro"]) for term in TERMS),
+        )
+        for bid in document["bids"]
+    ]
+    if rows:
+        print_table(("TRY", "BID", "OWNER", "MICRO/GPU-H", *map(str.upper, TERMS)), rows)
+    for refusal in document["refusals"]:
+        say(f"refused by {refusal['owner'][:12]}: {refusal['reason']} {refusal['detail']}".rstrip())
+    wrong = document["deviation"]
+    if wrong is None:
+        say(f"by the rule   scoring rule {document['rule']}")
+    else:
+        say(f"DEVIATES      {wrong['rule']}: {wrong['text']}")

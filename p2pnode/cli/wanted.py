@@ -1,0 +1,131 @@
+"""Options by which a command says what kind of node it wants: the same for a job and a search."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+import click
+
+from p2pnode.clock import SystemClock
+from p2pnode.quantities import (
+    Money,
+    mib_ceil,
+    parse_bandwidth,
+    parse_rate,
+    parse_size,
+    parse_span,
+    parse_sum,
+)
+from protocol.errors import LocalFault
+
+F = TypeVar("F", bound=Callable[..., Any])
+TIERS: Final = ("silver", "bronze", "gold")
+
+OPTIONS: Final = (
+    click.option("--gpus", default=1, show_default=True, help="GPUs on one node."),
+    click.option("--vram", help="Least memory of each GPU, for example 24GB."),
+    click.option("--model", multiple=True, help="What people call the GPU: H100, 4090, A100-80GB."),
+    click.option("--region", multiple=True, help="Country, or a set as EU or EEA; repeatable."),
+    click.option("--isolation", help="At least: process, container, hardened, gvisor, vm, tee."),
+    click.option("--driver", help="Least version of the driver, for example 550.54."),
+    click.option("--cuda", help="A CUDA version that the driver must run, for example 12.4."),
+    click.option("--compute", help="Least CUDA compute capability, for example 8.9."),
+    click.option("--down", help="Least bandwidth to the node, for example 500Mbit/s."),
+    click.option("--up", help="Least bandwidth from the node."),
+    click.option(
+        "--tier",
+        default="silver",
+        show_default=True,
+        help="silver, bronze, gold, a list of them with commas, or any: silver or bronze.",
+    ),
+    click.option("--no-preempt", is_flag=True, help="No tier that may be interrupted."),
+    click.option("--max-price", help="Most per GPU-hour, for example '0.45 USD/gpu-h'."),
+    click.option("--max-total", help="Most for all of it, for example '1.20 USD'."),
+    click.option("--deadline", help="Over by then: 8h from now, or 2026-12-24T20:00Z."),
+    click.option("--reliability", help="Least share of leases kept, for example 0.97."),
+    click.option("--max-rtt", help="Longest round trip to the node, for example 80ms."),
+    click.option("--prefer", multiple=True, help="Rank by: region=DE, model=H100:20%; repeatable."),
+)
+
+
+def wanted_options(command: F) -> F:
+    """All of them, in the order above."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+def constraints_of(wanted: dict[str, Any]) -> dict[str, Any]:
+    """The options as the API takes them; what was not said is left out. Raises LocalFault."""
+    tier, *others = _tiers(wanted["tier"], is_kept=wanted["no_preempt"])
+    price, total = _limits(wanted)
+    given = {
+        "gpus": wanted["gpus"],
+        "vram_mib_min": mib_ceil(parse_size(wanted["vram"])) if wanted["vram"] else None,
+        "models": list(wanted["model"]),
+        "regions": list(wanted["region"]),
+        "isolation_min": wanted["isolation"],
+        "driver_min": wanted["driver"],
+        "cuda_min": wanted["cuda"],
+        "compute_min": wanted["compute"],
+        "down_kbit_s_min": parse_bandwidth(wanted["down"]) if wanted["down"] else None,
+        "up_kbit_s_min": parse_bandwidth(wanted["up"]) if wanted["up"] else None,
+        "tier": tier,
+        "or_tiers": others,
+        "ask_micro_max": price.micros if price else None,
+        "total_micro_max": total.micros if total else None,
+        "end_by_ms": instant_of(wanted["deadline"]) if wanted["deadline"] else None,
+        "reliability_ppm_min": _share(wanted["reliability"]) if wanted["reliability"] else None,
+        "rtt_ms_max": parse_span(wanted["max_rtt"]) if wanted["max_rtt"] else None,
+        "prefer": list(wanted["prefer"]),
+    }
+    return {key: value for key, value in given.items() if value is not None and value != []}
+
+
+def money_of(wanted: dict[str, Any]) -> str | None:
+    """The money of the limits, if any are set. Raises LocalFault if they differ."""
+    codes = list(dict.fromkeys(each.code for each in _limits(wanted) if each is not None))
+    if len(codes) > 1:
+        raise LocalFault(f"--max-price is in {codes[0]}, --max-total in {codes[1]}.", "use one")
+    return codes[0] if codes else None
+
+
+def _limits(wanted: dict[str, Any]) -> tuple[Money | None, Money | None]:
+    return (
+        parse_rate(wanted["max_price"]) if wanted["max_price"] else None,
+        parse_sum(wanted["max_total"]) if wanted["max_total"] else None,
+    )
+
+
+def _tiers(text: str, *, is_kept: bool) -> list[str]:
+    names = ["silver", "bronze"] if text == "any" else text.split(",")
+    for name in names:
+        if name not in TIERS:
+            raise LocalFault(f"{text!r} is no tier", "gold, silver, bronze or any")
+    kept = [name for name in dict.fromkeys(names) if not is_kept or name != "bronze"]
+    if not kept:
+        raise LocalFault("A bronze lease may be interrupted.", "--no-preempt with --tier silver")
+    return kept
+
+
+def instant_of(text: str) -> int:
+    """Milliseconds of a time like 2026-12-24T20:00Z, or of one so long from now."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return SystemClock().now() + parse_span(text)
+    if at.tzinfo is None:
+        raise LocalFault(f"{text[:40]!a} names no time zone.", f"{text[:25]}Z")
+    return round(at.astimezone(UTC).timestamp() * 1_000)
+
+
+def _share(text: str) -> int:
+    """`0.97` in millionths, `97%` too. Raises LocalFault."""
+    number, scale = (text[:-1], 4) if text.endswith("%") else (text, 6)
+    whole, _, part = number.partition(".")
+    if not (whole + part).isdigit() or len(part) > scale:
+        raise LocalFault(f"{text[:20]!a} is no share.", "--reliability 0.97")
+    ppm: int = int(whole or "0") * 10**scale + int(part.ljust(scale, "0") or "0")
+    if ppm > 10**6:
+        raise LocalFault(f"{text[:20]!a} is more than all.", "--reliability 0.97")
+    return ppm

@@ -1,0 +1,201 @@
+"""The requests for quote that this owner saw, what it answered, and what came of that.
+
+Bounded: a new note takes the place of the oldest. Kept in the cabinet now and then, so that a
+crash costs the notes of the last minute and nothing that anybody relies on.
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Annotated, Final, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import replace
+
+from p2pnode.cabinet import Cabinet
+from protocol.advert import Tier
+from protocol.auction import Bid, Need, Reason, Rfq
+from protocol.codec import (
+    CurrencyCode,
+    Id16,
+    Instant,
+    Key,
+    Money,
+    Span,
+    UInt,
+    Wire,
+    decode,
+    encode,
+)
+from protocol.errors import LocalFault, PeerFault
+from protocol.units import Digest, Micros, Millis, PublicKey
+
+log = logging.getLogger(__name__)
+
+PAGE_NOTES: Final = 64
+PAGES: Final = 64
+NOTES_MAX: Final = PAGE_NOTES * PAGES
+"""4,096 notes: a week of an owner that is asked every two and a half minutes, about 1.5 MB."""
+PAGE_BYTES_MAX: Final = 1_048_576
+WRITE_MS: Final = 60_000
+"""Changed pages are written at most so often."""
+
+Result = Literal["refused", "open", "won", "lost", "expired"]
+"""`open`: the bid is firm still. `lost`: it ran out, and nobody took it. `expired`: it was taken
+and gave nothing: too late, or the job was refused."""
+
+
+class Note(Wire, frozen=True, kw_only=True):
+    """One request for quote."""
+
+    seen_ms: Instant
+    renter: Key
+    group: Id16
+    need: Need
+    tier: Tier
+    start_ms: Instant
+    end_ms: Instant
+    notice_ms: Span
+    money: CurrencyCode
+    result: Result
+    reason: Reason | UnsetType = UNSET
+    """Of the refusal, if we refused."""
+    detail: Annotated[str, Meta(max_length=200)] | UnsetType = UNSET
+    ask_micro: Money | UnsetType = UNSET
+    """What we bid per GPU-hour."""
+    valid_until_ms: Instant | UnsetType = UNSET
+    """Of the bid."""
+    rival_micro: Money | UnsetType = UNSET
+    """The lowest ask of others in our book that fitted then, in the same money."""
+    rivals: UInt | UnsetType = UNSET
+    """How many fitted; absent where nobody looked."""
+
+
+class Page(Wire, frozen=True, kw_only=True):
+    """Some notes that follow each other."""
+
+    first: UInt
+    """The number of the first one."""
+    notes: Annotated[tuple[Note, ...], Meta(max_length=PAGE_NOTES)]
+
+
+Rivals = Callable[[Rfq, Millis], tuple[int, Micros | None] | None]
+"""rivals(request, now): how many offers of others fit it, and the lowest ask; None: not looked."""
+
+
+def nobody(_rfq: Rfq, _now: Millis) -> None:
+    """Where there is no book to look into."""
+
+
+class Journal:
+    """Owns the notes."""
+
+    def __init__(self, cabinet: Cabinet, *, rivals: Rivals = nobody) -> None:
+        self._cabinet = cabinet
+        self._rivals = rivals
+        self._notes: OrderedDict[int, Note] = OrderedDict()
+        self._open: dict[Digest, int] = {}
+        self._changed: dict[int, None] = {}
+        self._written_ms = Millis(0)
+        self._load()
+        self._next = max(self._notes, default=-1) + 1
+
+    def refused(self, rfq: Rfq, renter: PublicKey, now: Millis, no: tuple[Reason, str]) -> None:
+        """We do not quote for this one."""
+        reason, detail = no
+        note = self._note(rfq, renter, now, "refused")
+        self._add(replace(note, reason=reason, detail=detail[:200] or UNSET), now)
+
+    def bid(self, rfq: Rfq, renter: PublicKey, now: Millis, made: tuple[Digest, Bid]) -> None:
+        """We have made this bid."""
+        digest, bid = made
+        self._open[digest] = self._next
+        note = self._note(rfq, renter, now, "open")
+        ask, until = bid.micro_per_gpu_hour, bid.valid_until_ms
+        self._add(replace(note, ask_micro=ask, valid_until_ms=until), now)
+
+    def taken(self, digest: Digest, now: Millis, *, is_granted: bool) -> None:
+        """A renter took the bid, which gave it a lease or not."""
+        number = self._open.pop(digest, None)
+        if number is None or number not in self._notes:
+            return
+        self._notes[number] = replace(
+            self._notes[number], result="won" if is_granted else "expired"
+        )
+        self._changed[number // PAGE_NOTES] = None
+        self._write_sometimes(now)
+
+    def since(self, instant: int, now: Millis) -> list[Note]:
+        """The notes from this instant on, oldest first, each with what has come of it by now."""
+        return [_settled(note, now) for note in self._notes.values() if note.seen_ms >= instant]
+
+    def write(self) -> None:
+        """Keep what has changed. A disk that fails costs the notes, and is told to the log."""
+        for page in list(self._changed):
+            notes = [
+                self._notes[number]
+                for number in range(page * PAGE_NOTES, (page + 1) * PAGE_NOTES)
+                if number in self._notes
+            ]
+            record = encode(Page(first=page * PAGE_NOTES, notes=tuple(notes)))
+            try:
+                self._cabinet.put(f"journal/{page % PAGES:02}", record)
+            except LocalFault as fault:
+                log.warning("journal not kept", extra={"why": fault.what})
+                return
+            del self._changed[page]
+
+    def _note(self, rfq: Rfq, renter: PublicKey, now: Millis, result: Result) -> Note:
+        rivals = self._rivals(rfq, now)
+        count, lowest = (UNSET, None) if rivals is None else rivals
+        return Note(
+            seen_ms=now,
+            renter=renter,
+            group=rfq.group,
+            need=rfq.need,
+            tier=rfq.tier,
+            start_ms=rfq.start_ms,
+            end_ms=rfq.end_ms,
+            notice_ms=rfq.notice_ms,
+            money=rfq.money,
+            result=result,
+            rival_micro=UNSET if lowest is None else lowest,
+            rivals=count,
+        )
+
+    def _add(self, note: Note, now: Millis) -> None:
+        self._notes[self._next] = note
+        self._changed[self._next // PAGE_NOTES] = None
+        self._next += 1
+        # Whole pages go, so that the places of the others stay theirs.
+        while len(self._notes) > NOTES_MAX - PAGE_NOTES:
+            page = next(iter(self._notes)) // PAGE_NOTES
+            for number in range(page * PAGE_NOTES, (page + 1) * PAGE_NOTES):
+                self._notes.pop(number, None)
+        self._write_sometimes(now)
+
+    def _write_sometimes(self, now: Millis) -> None:
+        if now - self._written_ms >= WRITE_MS:
+            self._written_ms = now
+            self._open = {
+                digest: number
+                for digest, number in self._open.items()
+                if number in self._notes and _settled(self._notes[number], now).result == "open"
+            }
+            self.write()
+
+    def _load(self) -> None:
+        pages = []
+        for name in self._cabinet.names("journal"):
+            raw = self._cabinet.get(name)
+            try:
+                pages.append(decode(raw or b"", Page, size_max=PAGE_BYTES_MAX))
+            except PeerFault as fault:
+                log.warning("a page of the journal is damaged", extra={"why": str(fault)})
+        for page in sorted(pages, key=lambda page: page.first):
+            self._notes.update(enumerate(page.notes, page.first))
+
+
+def _settled(note: Note, now: Millis) -> Note:
+    is_over = note.valid_until_ms is not UNSET and note.valid_until_ms < now
+    return replace(note, result="lost") if note.result == "open" and is_over else note

@@ -1,0 +1,53 @@
+"""What a renter thinks of an offer beside its price, as the scoring rule wants it. Pure."""
+
+from typing import Final
+
+from msgspec import UNSET
+
+from p2pnode.matching.book import Offer
+from protocol.advert import Advert, Tier, price_for
+from protocol.scoring import Deal, Judged
+from protocol.units import Micros, MillisSpan
+
+DOWN_KBIT_S_ASSUMED: Final = 50_000
+"""Of an owner that does not say how fast it loads: a usual line at home."""
+HAZARD_PPM_PER_HOUR: Final = 50_000
+"""Of a bronze lease: one interruption in twenty hours, until a renter knows better. It counts only
+where the order says what an interruption costs."""
+
+
+def judged(
+    offer: Offer, *, reliability_ppm: int, bytes_to_move: int, rtt_ms: int = 0, unmet_ppm: int = 0
+) -> Judged:
+    """The renter's side of the score of this offer."""
+    return Judged(
+        reliability_ppm=reliability_ppm,
+        stage_ms=stage_ms(bytes_to_move, down_kbit_s(offer.advert)),
+        rtt_ms=rtt_ms,
+        hazard_ppm_per_hour=HAZARD_PPM_PER_HOUR,
+        unmet_ppm=unmet_ppm,
+    )
+
+
+def down_kbit_s(advert: Advert) -> int:
+    """How fast the owner says that it loads, at least one."""
+    host = advert.host
+    if host is UNSET or host.down_kbit_s is UNSET:
+        return DOWN_KBIT_S_ASSUMED
+    return max(1, host.down_kbit_s)
+
+
+def stage_ms(bytes_to_move: int, kbit_s: int) -> MillisSpan:
+    """How long so many bytes take; a kilobit in a second is a bit in a millisecond."""
+    return MillisSpan(-(-8 * bytes_to_move // kbit_s))
+
+
+def advertised(advert: Advert, *, tier: Tier, gpus: int, span_ms: MillisSpan) -> Deal:
+    """What the advert promises for such a job; a tier that is quoted on request has price 0."""
+    return Deal(
+        micro_per_gpu_hour=Micros(price_for(advert, tier, gpus) or 0),
+        gpus=gpus,
+        span_ms=span_ms,
+        wait_ms=MillisSpan(0),
+        tier=tier,
+    )

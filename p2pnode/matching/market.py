@@ -1,0 +1,199 @@
+"""What a renter knows of the offers of others, and which of their owners it asks. SPEC.md 12.1.
+
+Follows a book: its columns, how old its news is, and the own leases that adverts do not show yet.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from msgspec.structs import replace as with_fields
+
+from ledger.fold import Lease
+from p2pnode.clock import WallClock
+from p2pnode.matching.book import Follower, Offer
+from p2pnode.matching.columns import Columns, Query, best_of
+from p2pnode.matching.order import Order
+from p2pnode.matching.preferences import unmet_ppm
+from p2pnode.matching.rows import Opinion
+from p2pnode.matching.search import Known, misfit, parts_of
+from p2pnode.matching.spread import (
+    LEAST,
+    PER_ACCOUNT_MAX,
+    Tempo,
+    asked_of,
+    band_for,
+    count_for,
+)
+from protocol.auction import Need
+from protocol.gpu_class import GpuClass, gpu_class
+from protocol.units import Digest, Mebibytes, Millis, MillisSpan, PublicKey
+
+RTTS_KEPT_MAX: Final = 4_096
+REFLECTED_MS: Final = MillisSpan(90_000)
+"""An advert that does not show a lease by then has not heard of it, or its owner is gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Leased:
+    """A lease of ours, from when it was granted."""
+
+    at_ms: Millis
+    lease: Digest
+    gpus: int
+
+
+class Followed(Protocol):
+    """See Book."""
+
+    def follow(self, follower: Follower) -> None: ...
+
+    def open_offers(self, now: Millis) -> list[Offer]: ...
+
+
+class Thinks(Protocol):
+    """See Standing."""
+
+    def reliability_ppm(self, owner: PublicKey) -> int: ...
+
+    def bars(self, peer: PublicKey) -> str | None: ...
+
+
+class Market:
+    """Owned by the renter; the book tells it of each change."""
+
+    def __init__(
+        self,
+        book: Followed,
+        *,
+        own: PublicKey,
+        thinks: Thinks,
+        lease: Callable[[Digest], Lease | None],
+        clock: WallClock,
+    ) -> None:
+        """`lease` is what the ledger has of a lease."""
+        self._book = book
+        self._own = own
+        self._thinks = thinks
+        self._lease = lease
+        self._clock = clock
+        self._columns = Columns(
+            lambda offer: Opinion(
+                reliability_ppm=thinks.reliability_ppm(offer.signer),
+                rtt_ms=self._rtt_ms.get(offer.signer, 0),
+            )
+        )
+        self._rtt_ms: dict[PublicKey, int] = {}
+        self._leased: dict[bytes, list[_Leased]] = {}
+        self.tempo: Final = Tempo()
+        book.follow(self)
+
+    def put(self, offer: Offer) -> None:
+        """The newest advert of its group."""
+        if offer.signer == self._own:
+            return
+        self._columns.put(offer)
+        self.tempo.note_advert(offer)
+        leased = self._leased.pop(offer.head[0], [])
+        if left := [each for each in leased if offer.advert.issued_ms < each.at_ms]:
+            self._leased[offer.head[0]] = left
+
+    def drop(self, key: bytes) -> None:
+        """The group's advert has expired."""
+        self._columns.drop(key)
+        self._leased.pop(key, None)
+
+    def note_request(self, need: Need) -> None:
+        """Somebody asks the market for this: we do, or a renter asks us."""
+        self.tempo.note_request(_class_of(need), self._clock.now())
+
+    def note_lease(self, offer: Offer, lease: Digest, gpus: int) -> None:
+        """GPUs of this offer are ours, whatever its advert says until a newer one comes."""
+        leased = _Leased(at_ms=self._clock.now(), lease=lease, gpus=gpus)
+        self._leased.setdefault(offer.head[0], []).append(leased)
+
+    def note_rtt(self, owner: PublicKey, rtt_ms: int) -> None:
+        """How long an owner took to answer."""
+        if owner in self._rtt_ms or len(self._rtt_ms) < RTTS_KEPT_MAX:
+            self._rtt_ms[owner] = rtt_ms
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def shortlist(self, order: Order, *, seed: bytes, but: set[bytes]) -> list[Offer]:
+        """Whom to ask next: a random part of the best offers, none of the groups in `but`.
+
+        The older the news and the more requests there are, the more offers count as the best.
+        """
+        now = self._clock.now()
+        wish, preferences = order.wish(now), order.choice.preferences()
+        stale_ppm = self.tempo.stale_ppm(_class_of(order.need), now)
+
+        def fits(offer: Offer) -> bool:
+            return (
+                offer.head[0] not in but
+                and self.shut_out(offer, order) is None
+                and misfit(self._as_leased(offer, now), wish, self.known_of(offer)) is None
+            )
+
+        def unmet(offer: Offer) -> int:
+            return unmet_ppm(offer, preferences, self.known_of(offer))
+
+        query = Query(
+            wish=wish,
+            span_ms=order.span_ms,
+            now=now,
+            weights=order.weights,
+            bytes_to_move=order.bytes_to_move,
+            band_ppm=band_for(stale_ppm),
+            least=LEAST,
+            most=count_for(stale_ppm),
+            per_account=PER_ACCOUNT_MAX,
+        )
+        found = [
+            (rate, self._columns.best(replace(query, wish=part), fits=fits, unmet=unmet))
+            for part, rate in parts_of(wish)
+        ]
+        return asked_of(best_of(query, found), seed=seed)
+
+    def known_of(self, offer: Offer) -> Known:
+        """What we know of an offer's owner by ourselves."""
+        return Known(
+            reliability_ppm=self._thinks.reliability_ppm(offer.signer),
+            rtt_ms=self._rtt_ms.get(offer.signer),
+        )
+
+    def shut_out(self, offer: Offer, order: Order) -> str | None:
+        """Why its owner is not asked whatever it offers, in a word; None if it may be."""
+        if self._thinks.bars(offer.signer) is not None:
+            return "offender"
+        if offer.signer in order.witnesses:
+            return "witness"
+        return "failed before" if offer.signer in order.avoid else None
+
+    def offers(self) -> list[Offer]:
+        """Those of others that are open now, one by one."""
+        offers = self._book.open_offers(self._clock.now())
+        return [offer for offer in offers if offer.signer != self._own]
+
+    def _is_released(self, lease: Digest) -> bool:
+        """Whether the owner has let it go, as far as we have its feed."""
+        known = self._lease(lease)
+        return known is not None and known.reason is not None
+
+    def _as_leased(self, offer: Offer, now: Millis) -> Offer:
+        """The offer less what we have leased of it since."""
+        leased = self._leased.get(offer.head[0])
+        if leased is None:
+            return offer
+        ours = sum(
+            each.gpus
+            for each in leased
+            if now - each.at_ms <= REFLECTED_MS and not self._is_released(each.lease)
+        )
+        free = max(0, offer.advert.free - ours)
+        return replace(offer, advert=with_fields(offer.advert, free=free))
+
+
+def _class_of(need: Need) -> GpuClass:
+    return gpu_class(Mebibytes(need.vram_mib_min))
