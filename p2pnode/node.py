@@ -244,6 +244,8 @@ class Node:
                 close=self.books.close,
                 lapse=self.books.lapse,
                 preempt=self.books.preempt,
+                paid=self.settling.paid,
+                let_off=self.settling.let_off,
                 is_enough=self.credit_line.is_enough,
                 release_by_consent=self.books.release_by_consent,
             ),

@@ -123,6 +123,8 @@ class JobFile(Wire, frozen=True, kw_only=True):
     attempt: UInt = 1
     avoid: Annotated[tuple[Key, ...], Meta(max_length=64)] = ()
     resting: Annotated[tuple[Resting, ...], Meta(max_length=64)] = ()
+    start_ms: Instant | UnsetType = UNSET
+    """When it is to start, if not as soon as it can."""
     checkpoint_ms: Span | UnsetType = UNSET
     """How often what the job saves is fetched; absent: never."""
     checkpoint: Input | UnsetType = UNSET
@@ -158,6 +160,7 @@ class JobFile(Wire, frozen=True, kw_only=True):
             avoid=tuple(PublicKey(owner) for owner in (*self.avoid, *resting)),
             witnesses=() if self.witnesses is UNSET else self.witnesses,
             quorum=0 if self.quorum is UNSET else self.quorum,
+            start_ms=self.start_ms if self.start_ms is not UNSET and self.start_ms > now else None,
             image=_image(job),
             bytes_to_move=0 if job.input is UNSET else job.input.bytes,
             weights=Weights(redo_ms=_redo_ms(self)),

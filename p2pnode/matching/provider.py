@@ -88,6 +88,8 @@ class Posting:
     memory_mib: int
     disk_mib: int
     heartbeat_s: float
+    remedy_ppm: int = 100_000
+    """Of the charge for a whole gold lease, let off if we fail its job; 0: no gold."""
     asks: Asks = field(default_factory=dict)
     """Prices that groups and tiers have instead."""
     floors: Mapping[Tier, Micros] = field(default_factory=dict)
