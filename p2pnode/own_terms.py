@@ -56,8 +56,8 @@ class OwnTerms:
         provider: Provider,
         book: Book,
         identity: Identity,
-        *,
         config: Config,
+        *,
         ports: Ports,
     ) -> None:
         """The provider's first posting is what config.toml says without hours and prices.

@@ -8,13 +8,13 @@ from typing import Final, Literal
 import trio
 
 from ledger.fold import Lease
-from p2pnode.cabinet import RECORD_BYTES_MAX, Cabinet
-from p2pnode.clock import WallClock
+from p2pnode.cabinet import RECORD_BYTES_MAX
 from p2pnode.config import Gpu as GpuChoice
-from p2pnode.execution.gpu import GpuProbe
+from p2pnode.execution.whose import is_ours
 from p2pnode.gpus import GpuUse
 from p2pnode.matching.detector import Bounds, Detector
 from p2pnode.matching.provider import Provider
+from p2pnode.ports import Ports
 from protocol.codec import Wire, decode, encode
 from protocol.errors import LocalFault, Unavailable
 from protocol.units import Digest, Millis
@@ -46,28 +46,24 @@ class OwnUse:
         self,
         provider: Provider,
         choice: GpuChoice,
+        ports: Ports,
         *,
-        probe: GpuProbe,
         leases: Callable[[], list[Lease]],
         take_back: TakeBack,
-        is_ours: Callable[[int], bool],
-        cabinet: Cabinet,
-        clock: WallClock,
     ) -> None:
-        """`leases` are ours, over or not; `is_ours` says whether a process may be a job."""
+        """`leases` are ours, over or not."""
         self._provider = provider
-        self._probe = probe
+        self._probe = ports.probe
         self._leases = leases
         self._take_back = take_back
-        self._is_ours = is_ours
-        self._cabinet = cabinet
-        self._clock = clock
+        self._cabinet = ports.cabinet
+        self._clock = ports.clock
         bounds = Bounds(
             load_ppm=choice.used_above, after_ms=choice.used_after, idle_ms=choice.idle_after
         )
         self.detector: Final = Detector(bounds)
         self._told: dict[Digest, None] = {}
-        raw = cabinet.get(_USE)
+        raw = self._cabinet.get(_USE)
         self._usual: Mode = "auto" if choice.yield_to_me else "never"
         self.mode: Mode = (
             self._usual if raw is None else decode(raw, UseRecord, size_max=RECORD_BYTES_MAX).mode
@@ -98,7 +94,7 @@ class OwnUse:
             return use.load_ppm
         if use.processes is None:
             return 0
-        return sum(ppm for pid, ppm in use.processes if not self._is_ours(pid))
+        return sum(ppm for pid, ppm in use.processes if not is_ours(pid))
 
     def _act(self) -> None:
         units = [unit for shelf in self._provider.shelves for unit in shelf.units]

@@ -305,6 +305,7 @@ def renter(
         ask=ask,
         reliability_ppm=lambda _owner: 950_000,
         witness=witness,
+        accuse=lambda _evidence: None,
         random_bytes=lambda count: next(thrown).to_bytes(count, "big"),
         clock=clock,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import trio
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from p2pnode.clock import WallClock
 from p2pnode.gpus import Gpu
@@ -88,6 +88,8 @@ class Posting:
     memory_mib: int
     disk_mib: int
     heartbeat_s: float
+    remedy_ppm: int = 100_000
+    """Of the charge for a whole gold lease, let off if we fail its job; 0: no gold."""
     asks: Asks = field(default_factory=dict)
     """Prices that groups and tiers have instead."""
     floors: Mapping[Tier, Micros] = field(default_factory=dict)
@@ -122,6 +124,14 @@ def stated_host(shelf: Shelf, posting: Posting) -> Host:
     )
 
 
+def _nothing() -> None:
+    """Of what an advert may leave out."""
+
+
+def _stated(value: bytes | None) -> bytes | UnsetType:
+    return UNSET if value is None else value
+
+
 class Provider:
     """Owns what we offer; the only maker of our adverts."""
 
@@ -138,7 +148,12 @@ class Provider:
         announce: Announce,
         rng: random.Random,
         clock: WallClock,
+        images: Callable[[], bytes | None] = _nothing,
+        place: Callable[[], bytes | None] = _nothing,
     ) -> None:
+        """`images`: the filter of those that are here; `place`: our coordinate."""
+        self._images = images
+        self._place = place
         self._signer = signer
         self._certificate = certificate
         self._genesis = genesis
@@ -263,6 +278,8 @@ class Provider:
             isolation=posting.isolation,
             region=posting.region,
             addresses=self._addresses(),
+            coordinate=_stated(self._place()),
+            images=_stated(self._images()),
             open_until_ms=UNSET if until is None else until,
             host=stated_host(shelf, posting),
             lease_ms_min=posting.lease_ms_min,

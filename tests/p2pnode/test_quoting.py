@@ -49,7 +49,8 @@ def test_a_bid_answers_what_was_asked() -> None:
     ("rfq", "by", "reason"),
     [
         (make.rfq(), posting(ask=None), "CLOSED"),
-        (make.rfq(tier="gold"), posting(tiers=("gold",)), "POLICY"),
+        (make.rfq(tier="gold"), posting(tiers=("gold",)), None),
+        (make.rfq(tier="gold"), posting(tiers=("silver",)), "POLICY"),
         (make.rfq(), posting(paused=True), "CLOSED"),  # M4
         (make.rfq(), posting(in_use=frozenset(UNITS[:1])), "TAKEN"),  # M12
         (need(gpus=1), posting(in_use=frozenset(UNITS[:1])), None),
