@@ -34,6 +34,7 @@ SILENT_MS: Final = MillisSpan(15_000)
 """An owner that could not be reached is held gone this long, whatever its advert says."""
 MEASURED_MAX: Final = 32
 """Owners that are measured at once, where a renter wants none that is far."""
+UNPLACED_US: Final = 2**63
 REFLECTED_MS: Final = MillisSpan(90_000)
 """An advert that does not show a lease by then has not heard of it, or its owner is gone."""
 
@@ -63,6 +64,10 @@ class Thinks(Protocol):
     def bars(self, peer: PublicKey) -> str | None: ...
 
 
+def _unknown(_offer: Offer) -> None:
+    """How far an owner seems, to who has no place."""
+
+
 class Market:
     """Owned by the renter; the book tells it of each change."""
 
@@ -74,8 +79,10 @@ class Market:
         thinks: Thinks,
         lease: Callable[[Digest], Lease | None],
         clock: WallClock,
+        estimate_us: Callable[[Offer], int | None] = _unknown,
     ) -> None:
-        """`lease` is what the ledger has of a lease."""
+        """`lease` is what the ledger has of a lease, `estimate_us` how far an owner seems."""
+        self._estimate_us = estimate_us
         self._book = book
         self._own = own
         self._thinks = thinks
@@ -170,12 +177,20 @@ class Market:
         return asked_of(best_of(query, found), seed=seed)
 
     def unmeasured(self, wish: Wish) -> list[Offer]:
-        """Some of the offers that fit but for a round trip that is not known, cheapest first."""
+        """Some of the offers that fit but for a round trip that is not known.
+
+        The nearest by their coordinates first, then the others, cheapest first: coordinates say
+        whom to measure, and nothing else.
+        """
         if wish.rtt_ms_max is None:
             return []
         near = replace(wish, rtt_ms_max=None)
         fits = search(self.offers(), near, self.known_of).fits
-        return [offer for offer in fits if offer.signer not in self._rtt_ms][:MEASURED_MAX]
+        unknown = [offer for offer in fits if offer.signer not in self._rtt_ms]
+        # Sorting keeps the order of prices where no place is stated.
+        far_us = {id(offer): self._estimate_us(offer) for offer in unknown}
+        unknown.sort(key=lambda offer: UNPLACED_US if (far := far_us[id(offer)]) is None else far)
+        return unknown[:MEASURED_MAX]
 
     def known_of(self, offer: Offer) -> Known:
         """What we know of an offer's owner by ourselves."""

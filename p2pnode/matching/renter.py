@@ -19,6 +19,7 @@ from p2pnode.clock import WallClock
 from p2pnode.matching.asking import beyond, request_for, rfq_for
 from p2pnode.matching.book import Offer
 from p2pnode.matching.hearing import Hearing
+from p2pnode.matching.hidden_bids import COMMIT_S, Opening
 from p2pnode.matching.judging import judged
 from p2pnode.matching.market import Market
 from p2pnode.matching.order import Order
@@ -36,7 +37,7 @@ from protocol.limits import FRAME_BYTES_MAX
 from protocol.scoring import AuctionRecord
 from protocol.signing import Signer
 from protocol.units import Digest, PeerId, PublicKey
-from protocol.wire import pack, unpack
+from protocol.wire import Sealed, pack, unpack
 
 log = logging.getLogger(__name__)
 
@@ -109,6 +110,7 @@ class Renter:
         ask: Ask,
         reliability_ppm: Callable[[PublicKey], int],
         witness: Witness,
+        accuse: Callable[[bytes], object],
         random_bytes: Callable[[int], bytes],
         clock: WallClock,
         region: Region | None = None,
@@ -121,6 +123,7 @@ class Renter:
         self._ask = ask
         self._reliability_ppm = reliability_ppm
         self._witness = witness
+        self._opening = Opening(ask=ask, accuse=accuse, net=self._net)
         self._random_bytes = random_bytes
         self._clock = clock
         self._region = region
@@ -209,12 +212,9 @@ class Renter:
         )
         raw = pack(asked, signer=self._signer, net=self._net)
         rfq = unpack(raw, self._net, Rfq)
-        began = trio.current_time()
         try:
-            body = await self._ask(offer.certificate.peer_id, "rfq", raw)
-            rtt_ms = round((trio.current_time() - began) * 1_000)
+            reply, rtt_ms = await self._quote_of(offer, rfq, raw)
             self._market.note_rtt(offer.signer, rtt_ms)
-            reply = decode(body, Reply, size_max=FRAME_BYTES_MAX)
             if reply.yes is UNSET:
                 self._note_refusal(reply, rfq.digest, offer, answers)
                 return
@@ -239,6 +239,18 @@ class Renter:
                 unmet_ppm=unmet_ppm(offer, order.choice.preferences(), known),
             )
             answers.hear(offer, (raw, rfq.body), (reply.yes, bid), thought)
+
+    async def _quote_of(self, offer: Offer, rfq: Sealed[Rfq], raw: bytes) -> tuple[Reply, int]:
+        """The owner's answer, and how many ms its first word took."""
+        peer, began = offer.certificate.peer_id, trio.current_time()
+        is_hidden = rfq.body.tier == "gold"
+        body = await self._ask(peer, "rfq.commit" if is_hidden else "rfq", raw)
+        rtt_ms = round((trio.current_time() - began) * 1_000)
+        reply = decode(body, Reply, size_max=FRAME_BYTES_MAX)
+        if is_hidden and reply.yes is not UNSET:
+            await trio.sleep_until(began + COMMIT_S)
+            reply = await self._opening.reveal(peer, rfq, reply.yes)
+        return reply, rtt_ms
 
     def _note_refusal(self, reply: Reply, of: Digest, offer: Offer, answers: Hearing) -> None:
         answers.note_refusal(
