@@ -128,6 +128,20 @@ async def test_b20_the_reason_is_the_funnel_and_it_is_gone_once_there_is_a_match
     assert (told.is_matched, told.funnel, told.changes, told.missed) == (True, (), (), {})
 
 
+async def test_a_light_client_is_told_of_what_would_fit_in_another_class_and_what_it_cannot_see(
+    tmp_path: Path, nursery: trio.Nursery, autojump_clock: trio.abc.Clock
+) -> None:
+    party = Party(tmp_path, nursery, MemoryHub())
+    await party.add(ask=300_000)
+    client = await party.add(ask=None, gossip="off")
+    await trio.sleep(10)
+    wanted = make_submission(client.node, need=need(vram_mib_min=81_559))
+    told = await why_no_match(client.node, client.node.jobs.submit(wanted).id)
+    assert told.seen == 1
+    assert [change.options for change in told.changes] == [("--vram 24564MiB",)]
+    assert "light client" in told.unseen
+
+
 async def test_every_refusal_of_the_last_auction_is_kept_signed_and_shown(
     tmp_path: Path, nursery: trio.Nursery, autojump_clock: trio.abc.Clock
 ) -> None:
