@@ -111,6 +111,10 @@ class SimulatedGpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     vram: Mebibytes
     """Of each."""
     count: int = 1
+    driver: str = ""
+    """The version that is claimed; empty: none."""
+    compute: str = ""
+    """CUDA compute capability, as "8.9"; empty: none."""
 
 
 class Gpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -220,6 +220,16 @@ KEYS: Final = {
     "gpu.simulated.count": Key(
         read=read_number(1, UNITS_MAX), wanted=f"a number from 1 to {UNITS_MAX}", example="2"
     ),
+    "gpu.simulated.driver": Key(
+        read=read_text(r"\A([0-9]{1,6}(\.[0-9]{1,6}){0,3})?\Z"),
+        wanted="a version of a driver",
+        example='"570.86.15"',
+    ),
+    "gpu.simulated.compute": Key(
+        read=read_text(r"\A([0-9]{1,6}\.[0-9]{1,6})?\Z"),
+        wanted="a CUDA compute capability",
+        example='"8.9"',
+    ),
     "workloads.engine": Key(
         read=read_text(rf"\A({'|'.join(ENGINES)})\Z"),
         wanted="auto, process or docker",

@@ -43,6 +43,8 @@ mdns = {str(network.mdns).lower()}  # find peers on the local network, and be fo
 region = {_quoted(network.region)}  # ISO 3166 country, ZZ: unknown
 heartbeat = {_quoted(format_span(network.heartbeat))}  # from one advert to the next
 gossip = {_quoted(network.gossip)}  # on, off; auto: on unless the only role is renter
+{_bandwidth_text("down", network.down)}  # what jobs may count on; unset: adverts do not say
+{_bandwidth_text("up", network.up)}
 witness = {str(network.witness).lower()}  # cosign leases of others when they ask
 
 {_pricing_text(config.pricing)}
@@ -142,12 +144,18 @@ def _window_text(window: Availability, mark: str) -> str:
     return "".join(f"{mark}{line}\n" for line in ["[[availability]]", *lines])
 
 
+def _bandwidth_text(key: str, kbit_s: int | None) -> str:
+    return f'# {key} = "500Mbit/s"' if kbit_s is None else f'{key} = "{kbit_s}kbit/s"'
+
+
 def _gpu_text(gpu: SimulatedGpu, mark: str) -> str:
     return (
         f"{mark}[[gpu.simulated]]\n"
         f"{mark}model = {_quoted(gpu.model)}\n"
         f'{mark}vram = "{gpu.vram}MiB"\n'
         f"{mark}count = {gpu.count}\n"
+        + (f"{mark}driver = {_quoted(gpu.driver)}\n" if gpu.driver else "")
+        + (f"{mark}compute = {_quoted(gpu.compute)}\n" if gpu.compute else "")
     )
 
 

@@ -41,6 +41,8 @@ class SimulatedGpus:
     model: str
     vram: Mebibytes
     count: int
+    driver: str = ""
+    compute: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

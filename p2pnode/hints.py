@@ -1,12 +1,14 @@
 """What would help where nothing fits, for the documents that say so."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import trio
 
 from p2pnode.api.market_documents import ChangeDocument, FilterDocument
+from p2pnode.lookout import OFFERS_WANTED
 from p2pnode.matching.book import Offer
 from p2pnode.matching.options import option_of, option_of_step
 from p2pnode.matching.relaxing import Change, smallest_changes
@@ -62,6 +64,11 @@ def unseen(node: Node) -> str:
     if not node.is_light:
         return ""
     return (
-        "this light client hears no gossip: it asked the directory for what may fit, "
-        "and did not see offers of smaller classes or other continents"
+        f"this light client hears no gossip: it asked the directory for {OFFERS_WANTED} offers "
+        "that may fit, and for as many of all kinds"
     )
+
+
+async def look_wider(node: Node, wish: Wish) -> None:
+    """Bring into a light client's book what would only fit if the wish gave way."""
+    await node.look_around(replace(wish, vram_min=None, regions=()))

@@ -33,6 +33,7 @@ from p2pnode.jobs.baggage import FileBaggage
 from p2pnode.jobs.hybrid import Primary
 from p2pnode.jobs.primary_commands import CommandPrimary
 from p2pnode.jobs.primary_template import load_template
+from p2pnode.matching.drivers import compute_of
 from p2pnode.membership import bootstrap_in, genesis_of
 from p2pnode.network.libp2p_adapter.host import SEEN_S
 from p2pnode.network.libp2p_adapter.libp2p_transport import Libp2pTransport
@@ -234,7 +235,13 @@ def _probe(config: Config, genesis: Genesis, feed: PublicKey) -> GpuProbe:
     return SimulatedProbe(
         feed,
         tuple(
-            SimulatedGpus(model=gpu.model, vram=gpu.vram, count=gpu.count)
+            SimulatedGpus(
+                model=gpu.model,
+                vram=gpu.vram,
+                count=gpu.count,
+                driver=gpu.driver,
+                compute=compute_of(gpu.compute) if gpu.compute else None,
+            )
             for gpu in config.gpu.simulated
         ),
     )

@@ -17,7 +17,7 @@ from p2pnode.api.documents import (
     StatusDocument,
 )
 from p2pnode.api.wanted_documents import OfferQuery
-from p2pnode.hints import change_documents, changes_for, unseen
+from p2pnode.hints import change_documents, changes_for, look_wider, unseen
 from p2pnode.matching.book import Offer
 from p2pnode.matching.search import Wish, search
 from p2pnode.matching.work import BIDDER_STALLED
@@ -42,6 +42,8 @@ def services_of(node: Node, *, up_since: Millis) -> Services:
         document = offers_of(node, wish, limit=query.limit)
         if document.items or document.left_out:
             return document
+        await look_wider(node, wish)
+        document = offers_of(node, wish, limit=query.limit)
         changes = await changes_for(node.market.offers(), wish, node.market.known_of)
         return replace(
             document,

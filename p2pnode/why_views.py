@@ -10,7 +10,7 @@ from p2pnode.api.market_documents import (
     RefusalDocument,
     WhyDocument,
 )
-from p2pnode.hints import change_documents, changes_for, funnel_documents, unseen
+from p2pnode.hints import change_documents, changes_for, funnel_documents, look_wider, unseen
 from p2pnode.jobs.jobfile import JobFile
 from p2pnode.jobs.jobs import STAGE_MS
 from p2pnode.matching.book import Offer
@@ -33,6 +33,7 @@ async def why_no_match(node: Node, name: str) -> WhyDocument:
     order = file.order(node.ports.clock.now())
     wish = order.wish(now)
     await node.look_around(wish)
+    await look_wider(node, wish)
     offers, shut_out = open_to(node, file)
     sieved = funnel(offers, wish, node.market.known_of)
     changes = await changes_for(offers, wish, node.market.known_of)

@@ -53,7 +53,7 @@ def show(
             ("CLASS", "TIER", "LEASES", "LOWEST", "MEDIAN", "HIGHEST"),
             [_cleared_row(row) for row in cleared],
         )
-    note(f"as seen by this node, {short(document['seen_by'])}: {len(cleared)} rows of leases")
+    note(f"offers and leases as this node, {short(document['seen_by'])}, has seen them")
 
 
 def _ask_row(row: dict[str, Any]) -> tuple[str, ...]:

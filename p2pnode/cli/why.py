@@ -76,8 +76,9 @@ def change_lines(document: dict[str, Any]) -> list[str]:
     ways = " or ".join(
         f"{' '.join(change['options'])} ({_count(change['matches'], 'node')})" for change in changes
     )
-    together = "s, all together" if len(changes[0]["options"]) > 1 else ""
-    return [f"smallest change{together} that matches: {ways}"]
+    if len(changes[0]["options"]) > 1:
+        return [f"smallest changes that match, all together: {ways}"]
+    return [f"smallest change that matches: {ways}"]
 
 
 def _funnel_lines(document: dict[str, Any]) -> list[str]:

@@ -34,6 +34,8 @@ class SimulatedProbe:
                 model=kind.model,
                 vram=kind.vram,
                 source="simulated",
+                driver=kind.driver,
+                compute=kind.compute,
             )
             for index, kind in enumerate(alike)
         )

@@ -5,6 +5,7 @@ GPU that no table knows is found by the name that it is shown under.
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from protocol.units import Mebibytes
@@ -63,11 +64,12 @@ def may_be(model: str, name: str) -> bool:
     return all(word in there for word in wanted)
 
 
-def words_of(name: str) -> list[str]:
+@lru_cache(4_096)
+def words_of(name: str) -> tuple[str, ...]:
     """The words by which a GPU is told from others; of a maker or a series alone, its own."""
     plain: list[str] = _PLAIN.findall(name.lower())
     words = [part for word in plain for part in _parts(word)]
-    return list(dict.fromkeys(words)) or plain
+    return tuple(dict.fromkeys(words)) or tuple(plain)
 
 
 def _parts(word: str) -> list[str]:

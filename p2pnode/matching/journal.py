@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
 from p2pnode.cabinet import Cabinet
+from p2pnode.network.budget import Budget
 from protocol.advert import Tier
 from protocol.auction import Bid, Need, Reason, Rfq
 from protocol.codec import (
@@ -39,6 +40,11 @@ NOTES_MAX: Final = PAGE_NOTES * PAGES
 PAGE_BYTES_MAX: Final = 1_048_576
 WRITE_MS: Final = 60_000
 """Changed pages are written at most so often."""
+
+NOTES_PER_S: Final = 0.5
+NOTES_BURST: Final = 128
+"""One renter that asks more than this is noted so often alone: it must not push out all others."""
+RENTERS_MAX: Final = 1_024
 
 Result = Literal["refused", "open", "won", "lost", "expired"]
 """`open`: the bid is firm still. `lost`: it ran out, and nobody took it. `expired`: it was taken
@@ -99,17 +105,24 @@ class Journal:
         self._open: dict[Digest, int] = {}
         self._changed: dict[int, None] = {}
         self._written_ms = Millis(0)
+        self._budget: Budget[PublicKey] = Budget(
+            per_s=NOTES_PER_S, burst=NOTES_BURST, keys_max=RENTERS_MAX
+        )
         self._load()
         self._next = max(self._notes, default=-1) + 1
 
     def refused(self, rfq: Rfq, renter: PublicKey, now: Millis, no: tuple[Reason, str]) -> None:
         """We do not quote for this one."""
+        if not self._is_noted(renter, now):
+            return
         reason, detail = no
         note = self._note(rfq, renter, now, result="refused")
         self._add(replace(note, reason=reason, detail=detail[:200] or UNSET), now)
 
     def bid(self, rfq: Rfq, renter: PublicKey, now: Millis, made: tuple[Digest, Bid]) -> None:
         """We have made this bid."""
+        if not self._is_noted(renter, now):
+            return
         digest, bid = made
         self._open[digest] = self._next
         note = self._note(rfq, renter, now, result="open", bid=bid.micro_per_gpu_hour)
@@ -153,6 +166,9 @@ class Journal:
                 log.warning("journal not kept", extra={"why": fault.what})
                 return
             del self._changed[page]
+
+    def _is_noted(self, renter: PublicKey, now: Millis) -> bool:
+        return self._budget.is_within(renter, now / 1_000)
 
     def _note(
         self, rfq: Rfq, renter: PublicKey, now: Millis, *, result: Result, bid: Micros | None = None

@@ -43,6 +43,8 @@ def option_of(name: str, wish: Wish, *, stage_ms: MillisSpan) -> str:
         assert wish.during is not None
         span = wish.during[1] - wish.during[0] - stage_ms
         return f"--time {format_span(MillisSpan(max(1, span)))}"
+    if name == "money":
+        return f"in {wish.money}; others by [renting] rates"
     if name not in VALUES:
         return name
     return f"--{_NAMES.get(name, name)} {_value(name, getattr(wish, VALUES[name]), wish)}"

@@ -4,7 +4,15 @@ import pytest
 from msgspec import UNSET
 
 from p2pnode.cabinet import MemoryCabinet
-from p2pnode.matching.journal import NOTES_MAX, PAGE_NOTES, PAGES, WRITE_MS, Journal, Note
+from p2pnode.matching.journal import (
+    NOTES_BURST,
+    NOTES_MAX,
+    PAGE_NOTES,
+    PAGES,
+    WRITE_MS,
+    Journal,
+    Note,
+)
 from p2pnode.matching.renter import NoMatch, Taking
 from p2pnode.matching.rivals import LOOK_MS, rivals_in
 from protocol.errors import LocalFault
@@ -54,7 +62,7 @@ def test_notes_are_kept_over_a_restart_and_their_number_is_bounded() -> None:
     cabinet = MemoryCabinet()
     journal = Journal(cabinet)
     for number in range(NOTES_MAX + 3 * PAGE_NOTES + 5):
-        refuse(journal, make.NOW + number)
+        refuse(journal, make.NOW + number * 10_000)
     journal.write()
     kept = journal.since(0, make.NOW)
     assert NOTES_MAX - 2 * PAGE_NOTES < len(kept) <= NOTES_MAX
@@ -63,6 +71,16 @@ def test_notes_are_kept_over_a_restart_and_their_number_is_bounded() -> None:
     assert again.since(0, make.NOW)[-len(kept) :] == kept
     refuse(again, make.NOW - 1)
     assert again.since(0, make.NOW)[-1].seen_ms == make.NOW - 1
+
+
+def test_one_renter_that_asks_without_end_does_not_push_out_the_others() -> None:
+    journal = Journal(MemoryCabinet())
+    journal.refused(make.rfq(), make.STRANGER.public, make.NOW, ("SHAPE", ""))
+    for number in range(2 * NOTES_MAX):
+        refuse(journal, make.NOW + number)
+    renters = [note.renter for note in journal.since(0, make.NOW)]
+    assert make.STRANGER.public in renters
+    assert NOTES_BURST <= renters.count(RENTER) < NOTES_BURST + 10
 
 
 def test_pages_are_written_at_most_once_in_a_while() -> None:

@@ -111,7 +111,7 @@ def test_b20_a_job_that_runs_has_no_funnel() -> None:
 def test_several_changes_together_are_said_to_be_together() -> None:
     change = {"options": ["--gpus 1", "--region NL"], "matches": 1, "ppm": 1}
     assert change_lines(why(changes=[change])) == [
-        "smallest changes, all together that matches: --gpus 1 --region NL (1 node)"
+        "smallest changes that match, all together: --gpus 1 --region NL (1 node)"
     ]
     assert change_lines(why(changes=[])) == []
 
