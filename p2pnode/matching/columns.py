@@ -10,19 +10,20 @@ the scores that it has.
 import math
 from bisect import insort
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from p2pnode.matching.book import Offer
 from p2pnode.matching.judging import HAZARD_PPM_PER_HOUR, advertised, judged
 from p2pnode.matching.packed import ANY_OF, GUARDS, properties_wanted, quantities_wanted
 from p2pnode.matching.rows import ASK, COST, EXTRA, KBIT, RTT, Floats, Opinion, Piece, Row, Rows
-from p2pnode.matching.search import Wish, misfit
+from p2pnode.matching.search import NOTHING_KNOWN, Wish, misfit_of
 from protocol.advert import Tier, is_expired
 from protocol.gpu_class import GpuClass
 from protocol.lease import MS_PER_HOUR
@@ -56,13 +57,12 @@ class Query:
     per_account: int
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Ranked:
-    """An offer and its exact score; in order of score, then group key."""
+class Ranked(Struct, frozen=True, order=True):
+    """An offer and its exact score; in order of score, then group key, of which each is once."""
 
     score: Micros
     key: bytes
-    offer: Offer = field(compare=False)
+    offer: Offer
 
 
 Fits = Callable[[Offer], bool]
@@ -106,12 +106,13 @@ class Columns:
         self._merge()
         bound = _Bound(query, self._seen)
         picks = _Picks(query)
+        misfit = misfit_of(query.wish)
         vram_min = query.wish.vram_min or 0
         pieces = [
             piece
-            for (_, tier), rows in self._rows.items()
+            for place, ((_, tier), rows) in enumerate(self._rows.items())
             if tier == query.wish.tier and rows.vram_most >= vram_min
-            for piece in rows.pieces(bound.gpu_hours)
+            for piece in rows.pieces(bound.gpu_hours, place)
         ]
         heapify(pieces)
         pool: list[tuple[float, int, _Hits]] = []
@@ -136,7 +137,9 @@ class Columns:
                 heapreplace(pool, (hits.low, number, hits))
             else:
                 heappop(pool)
-            if row is not None and fits(row.offer) and _is_there(row.offer, query):
+            if row is None or is_expired(row.offer.advert, query.now):
+                continue
+            if fits(row.offer) and misfit(row.offer, NOTHING_KNOWN) is None:
                 picks.add(row.offer, _score(row, query, unmet))
         return picks.best()
 
@@ -195,10 +198,6 @@ def best_of(query: Query, found: list[tuple[int, list[Ranked]]]) -> list[Ranked]
     for one in kept.values():
         picks.add(one.offer, one.score)
     return picks.best()
-
-
-def _is_there(offer: Offer, query: Query) -> bool:
-    return not is_expired(offer.advert, query.now) and misfit(offer, query.wish) is None
 
 
 def _score(row: Row, query: Query, unmet: Unmet) -> Micros:

@@ -116,7 +116,8 @@ def properties_wanted(wish: Wish, seen: tuple[Collection[str] | None, ...]) -> l
     masks = []
     for at, field, values in zip(_ANY_AT, ANY_OF, seen, strict=True):
         wanted = None if values is None else field.wants(wish, values)
-        if wanted is not None:
+        # What all adverts have is no constraint.
+        if wanted is not None and not (values and set(wanted).issuperset(values)):
             masks.append(_mask(field, wanted) << at)
     return masks
 

@@ -1,10 +1,11 @@
 """Adverts of one class and tier in NumPy columns, in order of what they cost at least."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from p2pnode.matching.book import Offer
@@ -50,14 +51,15 @@ class Row:
     opinion: Opinion
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Piece:
+class Piece(Struct, frozen=True, order=True):
     """Rows that may be looked at next; none of them scores below `low`."""
 
     low: float
+    place: int
+    """Of its rows among those of the other classes, so that two pieces are never equal."""
     start: int
     end: int
-    rows: "Rows" = field(compare=False)
+    rows: "Rows"
 
     def rest(self, gpu_hours: float) -> "Piece | None":
         """The piece behind this one, twice as long."""
@@ -65,7 +67,8 @@ class Piece:
         if self.end >= rows.sorted:
             return None
         end = min(rows.sorted, self.end + min(PIECE_MAX, 2 * (self.end - self.start)))
-        return Piece(float(rows.facts[COST, self.end]) * gpu_hours, self.end, end, rows)
+        low = float(rows.facts[COST, self.end]) * gpu_hours
+        return Piece(low, self.place, self.end, end, rows)
 
 
 class Rows:
@@ -116,14 +119,14 @@ class Rows:
         if len(self.rows) - self.sorted >= TAIL_MAX:
             self._sort(room=len(self._where) + TAIL_MAX)
 
-    def pieces(self, gpu_hours: float) -> Iterator[Piece]:
+    def pieces(self, gpu_hours: float, place: int) -> Iterator[Piece]:
         """Where to begin to look."""
         if self.sorted:
             end = min(PIECE, self.sorted)
-            yield Piece(float(self.facts[COST, 0]) * gpu_hours, 0, end, self)
+            yield Piece(float(self.facts[COST, 0]) * gpu_hours, place, 0, end, self)
         if (end := len(self.rows)) > self.sorted:
             least = float(self.facts[COST, self.sorted : end].min())
-            yield Piece(least * gpu_hours, self.sorted, end, self)
+            yield Piece(least * gpu_hours, place, self.sorted, end, self)
 
     def _append(self, key: bytes) -> int:
         if len(self.rows) == len(self.quantities):
