@@ -40,7 +40,7 @@ from protocol.errors import LocalFault, PeerFault
 from protocol.job import Input, Job, JobLimits
 from protocol.limits import JOB_BYTES_MAX, WITNESSES_MAX
 from protocol.tick import Outcome
-from protocol.units import Micros, MillisSpan, PublicKey
+from protocol.units import Micros, Millis, MillisSpan, PublicKey
 from protocol.wire import unpack as unpack_message
 
 INPUT_BYTES_MAX: Final = 64 * 2**30
@@ -290,6 +290,7 @@ def submission_of(
         notice_signal=order.notice_signal,
         checkpoint_ms=_checkpoint_ms(order),
         fallback=_fallback(order),
+        start_ms=None if order.start_ms is None else Millis(order.start_ms),
         primary=primary_of(order),
     )
 

@@ -6,11 +6,18 @@ from msgspec import UNSET
 
 from ledger.receipt import Proven, check_receipt, net_named_by
 from p2pnode.api.job_documents import OutcomeDocument
-from p2pnode.api.ledger_documents import ReceiptVerifyDocument, SideDocument, StatementDocument
+from p2pnode.api.ledger_documents import (
+    DeliveredDocument,
+    ReceiptVerifyDocument,
+    SideDocument,
+    StatementDocument,
+)
 from p2pnode.known_network import KnownNetwork
 from p2pnode.quantities import format_money
 from p2pnode.words import instant_words
 from protocol.errors import LocalFault, PeerFault
+from protocol.lease import remedy_of
+from protocol.promise import delivered
 from protocol.tick import Outcome
 from protocol.units import Micros
 
@@ -60,6 +67,7 @@ def _receipt_document(proven: Proven, network: KnownNetwork) -> ReceiptVerifyDoc
         is_metered=proven.is_metered,
         is_settled=proven.is_settled,
         outcome=outcome_document(proven.outcome),
+        delivered=_delivered(proven),
         simulated=tuple(_simulated(proven, network)),
         statements=tuple(_statements(proven)),
     )
@@ -111,7 +119,40 @@ def _statements(proven: Proven) -> Iterator[StatementDocument]:
         yield StatementDocument(
             class_="missing", by="nobody", text="not settled: a half of the account is missing"
         )
+    yield from _kept(proven)
     yield from _claims(proven.outcome)
+
+
+def _delivered(proven: Proven) -> DeliveredDocument:
+    request = proven.request
+    found = delivered(request, proven.outcome, proven.used_ms)
+    return DeliveredDocument(
+        promised_start_ms=request.start_ms,
+        start_delay_ms=found.start_delay_ms,
+        availability_ppm=found.availability_ppm,
+        remedy_promised_micro=remedy_of(request),
+        remedy_due_micro=found.remedy_micro,
+    )
+
+
+def _kept(proven: Proven) -> Iterator[StatementDocument]:
+    """What was promised, and how much of it was kept."""
+    request, kept = proven.request, _delivered(proven)
+    if kept.remedy_promised_micro:
+        sum_words = format_money(Micros(kept.remedy_promised_micro), request.money)
+        text = f"the owner lets off {sum_words} if its host fails the job"
+        yield StatementDocument(class_="proved", by="both", text=text)
+    late = "it did not begin"
+    if kept.start_delay_ms is not None:
+        late = f"it began {kept.start_delay_ms} ms after the promised time"
+    percent = f"{kept.availability_ppm // 10_000}.{kept.availability_ppm // 100 % 100:02}"
+    yield StatementDocument(
+        class_="claimed", by="owner", text=f"{late}, and ran for {percent} % of the leased time"
+    )
+    if kept.remedy_due_micro:
+        sum_words = format_money(Micros(kept.remedy_due_micro), request.money)
+        text = f"its host failed the job, so that it lets off {sum_words}"
+        yield StatementDocument(class_="proved", by="owner", text=text)
 
 
 def _witnessed(proven: Proven) -> StatementDocument:

@@ -46,6 +46,7 @@ def build_renting(
         ask=links.ask,
         reliability_ppm=keeping.standing.reliability_ppm,
         witness=keeping.witnesses.gather,
+        accuse=ports.ledger.accuse,
         random_bytes=ports.random_bytes,
         clock=ports.clock,
         region=own_region(config),

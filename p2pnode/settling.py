@@ -8,6 +8,7 @@ import trio
 from ledger.bodies import Statement
 from ledger.debts import Debt, Line, debt_of, debts_of, lines_of
 from ledger.entry import Entry
+from ledger.fold import Lease
 from ledger.ledger import Ledger
 from ledger.statements import paid_of
 from ledger.succession import carried_on
@@ -128,6 +129,19 @@ class Settling:
             issued_ms=self._clock.now(),
         )
         return pack(said, signer=self._signer, net=self._ledger.net)
+
+    def paid(self, lease: Lease) -> Micros:
+        """What we have signed as paid in the account of a lease of ours."""
+        money = lease.request.money
+        last = self._ledger.state.last_half(self._ledger.feed, lease.renter, money=money)
+        return Micros(0 if last is None else paid_of(last.statement))
+
+    def let_off(self, lease: Lease, amount: Micros) -> None:
+        """So much less is owed in the account of a lease of ours, as far as anything is."""
+        debt = debt_of(self._ledger.state, self._ledger.feed, lease.renter, lease.request.money)
+        least = min(amount, 0 if debt is None else debt.owed_micro)
+        if least > 0:
+            self.confirm(lease.renter, Micros(least), lease.request.money)
 
     def confirm(self, renter: PublicKey, amount: Micros, money: str) -> Entry:
         """Our signed word that so much more has arrived from this renter.

@@ -16,6 +16,7 @@ from p2pnode.api.market_routes import MarketServices, market_routes
 from p2pnode.api.money_routes import money_routes
 from p2pnode.api.owner_routes import owner_routes
 from p2pnode.api.pool_routes import pool_routes
+from p2pnode.api.rule_routes import rule_routes
 from p2pnode.api.server import serve_api
 from p2pnode.home import Home, locked, make_folders
 from p2pnode.job_views import JobViews
@@ -30,6 +31,7 @@ from p2pnode.owner_views import OwnerViews
 from p2pnode.pool_views import PoolViews
 from p2pnode.ports import Ports
 from p2pnode.real_node import BARE, Disk, opened, same
+from p2pnode.rule_views import RuleViews
 from p2pnode.status import offered, services_of
 from p2pnode.why_views import why_no_match
 from p2pnode.work_views import bids_of, market_of, no_work
@@ -106,6 +108,7 @@ async def _serve(node: Node, home: Home, on_ready: Callable[[Ready], None]) -> N
             *pool_routes(PoolViews(node, baggage)),
             *ledger_routes(ledger),
             *money_routes(money_views(node)),
+            *rule_routes(RuleViews(node.terms.rules)),
             *market_routes(
                 MarketServices(
                     why=partial(why_no_match, node),

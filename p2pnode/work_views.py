@@ -18,7 +18,7 @@ from p2pnode.api.market_documents import (
     NoWorkDocument,
 )
 from p2pnode.matching.book import Offer
-from p2pnode.matching.journal import Note
+from p2pnode.matching.journal import Note, Result
 from p2pnode.matching.work import BIDDER_STALLED, cause_of, floor_of
 from p2pnode.network.peer_text import peer_text
 from p2pnode.node import Node
@@ -42,9 +42,15 @@ def bids_of(node: Node, *, since_ms: int, limit: int) -> BidListDocument:
     newest = node.desk.journal.numbered(since_ms, node.ports.clock.now())[::-1]
     return BidListDocument(
         items=tuple(_bid(number, note) for number, note in newest[:limit]),
+        fill_ppm=_fill([note.result for _, note in newest]),
         counts=dict(sorted(Counter(STATES[note.result] for _, note in newest).items())),
         left_out=max(0, len(newest) - limit),
     )
+
+
+def _fill(results: list[Result]) -> int | None:
+    won, over = results.count("won"), sum(result in {"won", "lost"} for result in results)
+    return won * 1_000_000 // over if over else None
 
 
 def no_work(node: Node, *, since_ms: int) -> NoWorkDocument:
@@ -92,6 +98,7 @@ def _bid(number: int, note: Note) -> BidDocument:
         micro_per_gpu_hour=None if note.ask_micro is UNSET else note.ask_micro,
         state=STATES[note.result],  # type: ignore[arg-type]
         why=_why(note),
+        rank=None if note.cheaper is UNSET else note.cheaper + 1,
         rivals=None if note.rivals is UNSET else note.rivals,
         rival_micro=None if note.rival_micro is UNSET else note.rival_micro,
     )

@@ -109,6 +109,7 @@ def check_takes(request: Sealed[LeaseRequest], bid: Sealed[Bid]) -> None:
         and asked.micro_per_gpu_hour == given.micro_per_gpu_hour
         and asked.period_ms == given.period_ms
         and (asked.notice_ms, asked.lapse_ms) == (given.notice_ms, given.lapse_ms)
+        and asked.remedy_ppm == given.remedy_ppm
         and asked.terms == digest_of_terms(given.terms)
     )
     if not same:

@@ -24,7 +24,7 @@ from protocol.codec import (
 )
 from protocol.errors import PeerFault
 from protocol.genesis import Genesis
-from protocol.lease import Terms, UnitTurns
+from protocol.lease import Share, Terms, UnitTurns
 from protocol.limits import (
     ADVERT_BYTES_MAX,
     JOB_BYTES_MAX,
@@ -127,6 +127,8 @@ class Bid(Wire, frozen=True, kw_only=True):
     period_ms: Span
     notice_ms: Span
     lapse_ms: Span
+    remedy_ppm: Share | UnsetType = UNSET
+    """Part of the charge for the whole time that the owner lets off if its host fails the job."""
     terms: Terms
     gpu: Literal["nvml", "simulated"]
     head_seq: UInt
@@ -166,6 +168,13 @@ class BidReveal(Wire, frozen=True, kw_only=True):
     bid: Annotated[bytes, Meta(max_length=QUOTE_BYTES_MAX + SEAL_BYTES)]
     salt: Id16
     x: Extensions = UNSET
+
+
+class RevealAsk(Wire, frozen=True, kw_only=True):
+    """The question `rfq.reveal`: open this commit."""
+
+    commit: Hash
+    """Digest of the sealed commit, domain "bid-commit"."""
 
 
 def hidden_bid(salt: bytes, bid: bytes) -> Digest:

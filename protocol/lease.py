@@ -35,6 +35,8 @@ class UnitTurn(Wire, frozen=True, kw_only=True):
 
 Witnesses = Annotated[tuple[Key, ...], Meta(min_length=1, max_length=WITNESSES_MAX)]
 Quorum = Annotated[int, Meta(ge=1, le=WITNESSES_MAX)]
+Share = Annotated[int, Meta(ge=1, le=1_000_000)]
+"""In millionths."""
 UnitTurns = Annotated[tuple[UnitTurn, ...], Meta(min_length=1, max_length=LEASE_UNITS_MAX)]
 
 
@@ -72,6 +74,8 @@ class LeaseRequest(Wire, frozen=True, kw_only=True):
     """Warning that the owner of a bronze lease owes before it takes the units back."""
     lapse_ms: Span
     """How long a grant without a job holds the units before the owner may let it lapse."""
+    remedy_ppm: Share | UnsetType = UNSET
+    """As in the bid."""
     terms: Hash
     job: Hash | UnsetType = UNSET
     """Digest of the sealed job description."""
@@ -137,6 +141,15 @@ def witnesses_fault(request: LeaseRequest, renter: PublicKey) -> str | None:
     if not named < 2 * request.quorum <= 2 * named:
         return f"{request.quorum} of {named} is not more than half of them"
     return None
+
+
+def remedy_of(request: LeaseRequest) -> Micros:
+    """What the owner lets off if its host fails the job; rounded down. SPEC.md 10.5."""
+    if request.remedy_ppm is UNSET:
+        return Micros(0)
+    span = MillisSpan((request.end_ms - request.start_ms) * len(request.units))
+    whole = charge(span, Micros(request.micro_per_gpu_hour))
+    return Micros(whole * request.remedy_ppm // 1_000_000)
 
 
 def charge(used: MillisSpan, per_gpu_hour: Micros) -> Micros:

@@ -227,6 +227,19 @@ class SideDocument(Struct, frozen=True, kw_only=True):
     account: str
 
 
+class DeliveredDocument(Struct, frozen=True, kw_only=True):
+    """What a lease promised beside what was delivered."""
+
+    promised_start_ms: int
+    start_delay_ms: int | None
+    """As its owner claims; null: it did not begin."""
+    availability_ppm: int
+    """Part of the leased time that was used."""
+    remedy_promised_micro: int
+    """What the owner lets off if its host fails the job; 0: it named nothing."""
+    remedy_due_micro: int
+
+
 class ReceiptVerifyDocument(Struct, frozen=True, kw_only=True):
     """`p2pnode receipt verify`, of a receipt that holds."""
 
@@ -246,6 +259,7 @@ class ReceiptVerifyDocument(Struct, frozen=True, kw_only=True):
     is_settled: bool
     outcome: OutcomeDocument
     """As its owner claims."""
+    delivered: DeliveredDocument
     simulated: tuple[str, ...]
     """What was not real: gpu=sim, net=test, engine=process."""
     statements: tuple[StatementDocument, ...]

@@ -83,6 +83,8 @@ class BidDocument(Struct, frozen=True, kw_only=True):
     state: Literal["WON", "OUTBID", "OPEN", "EXPIRED", "REFUSED"]
     why: str
     """Of a refusal its reason; of a lost bid what is known of rivals."""
+    rank: int | None
+    """Of our bid among the asks of rivals that fitted, 1 the lowest; null where not known."""
     rivals: int | None
     rival_micro: int | None
     """The lowest ask of others that fitted, in our book, then."""
@@ -94,6 +96,8 @@ class BidListDocument(Struct, frozen=True, kw_only=True):
     schema: str = "p2pnode.bid.list/1"
     items: tuple[BidDocument, ...]
     """Newest first."""
+    fill_ppm: int | None
+    """Of the bids that are over, how many won, in millionths; null if there is none."""
     counts: dict[str, int]
     """State -> how many, of all since then."""
     left_out: int

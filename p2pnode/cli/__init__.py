@@ -42,6 +42,7 @@ COMMANDS: Final = {
     "reputation": ("p2pnode.cli.reputation:reputation", "See what this node thinks of a peer."),
     "bid": ("p2pnode.cli.bid:bid", "See this owner's bids and what came of them."),
     "ask": ("p2pnode.cli.ask:ask", "See or set the price this node asks; pause it."),
+    "allow": ("p2pnode.cli.allow:allow", "See or change whom and what this node lets in."),
     "window": ("p2pnode.cli.window:window", "See or change the hours of this node."),
     "demo": ("testnet.cli:demo", "Run a whole network on this machine, once."),
     "testnet": ("testnet.cli:testnet", "A network of real nodes on this machine, to play with."),

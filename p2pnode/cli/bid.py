@@ -42,11 +42,13 @@ def list_bids(since_ms: int, limit: int, home: Path | None, as_json: bool) -> No
         return
     if document["items"]:
         print_table(
-            ("BID", "AT", "WANTED", "TIER", "FOR", "BID/GPU-H", "STATE", "WHY"),
+            ("BID", "AT", "WANTED", "TIER", "FOR", "BID/GPU-H", "RANK", "STATE", "WHY"),
             [_row(item) for item in document["items"]],
         )
     counts = ", ".join(f"{count} {state}" for state, count in document["counts"].items())
-    note(counts or "nobody asked")
+    fill = document["fill_ppm"]
+    share = "" if fill is None else f"; {fill / 10_000:.0f} % of the bids that are over won"
+    note(f"{counts or 'nobody asked'}{share}; what was earned: p2pnode earn summary")
     if document["left_out"]:
         note(f"{document['left_out']} more; see them with --limit")
 
@@ -94,6 +96,7 @@ def _row(item: dict[str, Any]) -> tuple[str, ...]:
         item["tier"],
         format_span(MillisSpan(item["span_ms"] // 1_000 * 1_000)),
         "-" if price is None else format_money(Micros(price), item["money"]),
+        "-" if item["rank"] is None else f"{item['rank']} of {item['rivals'] + 1}",
         item["state"],
         item["why"],
     )

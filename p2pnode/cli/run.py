@@ -13,7 +13,7 @@ from p2pnode.cli.exits import ENDED, EXIT_NO_MATCH, exit_code
 from p2pnode.cli.output import home_option, json_option, note, print_document, say, short
 from p2pnode.cli.preset import with_preset
 from p2pnode.cli.several import run_on_several
-from p2pnode.cli.wanted import constraints_of, money_of, wanted_options
+from p2pnode.cli.wanted import constraints_of, instant_of, money_of, wanted_options
 from p2pnode.cli.why import print_hint
 from p2pnode.execution.run_log import gap_line
 from p2pnode.home import find_home
@@ -77,6 +77,7 @@ POLL_S = 0.2
 )
 @click.option("--after-preemptions", type=int, help="So many interruptions are enough.")
 @click.option("--then", default="silver", show_default=True, help="The tier after them.")
+@click.option("--start", help="When to start, for example 2026-12-24T20:00Z; for --tier gold.")
 @click.option(
     "--primary",
     type=click.Choice(["never", "first", "only", "fallback"]),
@@ -141,6 +142,7 @@ def order_of(money: str, wanted: dict[str, Any]) -> dict[str, Any]:
         "checkpoint_ms": parse_span(wanted["checkpoint"]) if wanted["checkpoint"] else None,
         "after_preemptions": wanted["after_preemptions"],
         "then_tier": wanted["then"],
+        "start_ms": instant_of(wanted["start"]) if wanted["start"] else None,
         "primary": wanted["primary"],
     }
 

@@ -74,7 +74,7 @@ def constraints_of(wanted: dict[str, Any]) -> dict[str, Any]:
         "or_tiers": others,
         "ask_micro_max": price.micros if price else None,
         "total_micro_max": total.micros if total else None,
-        "end_by_ms": _instant(wanted["deadline"]) if wanted["deadline"] else None,
+        "end_by_ms": instant_of(wanted["deadline"]) if wanted["deadline"] else None,
         "reliability_ppm_min": _share(wanted["reliability"]) if wanted["reliability"] else None,
         "rtt_ms_max": parse_span(wanted["max_rtt"]) if wanted["max_rtt"] else None,
         "prefer": list(wanted["prefer"]),
@@ -108,14 +108,14 @@ def _tiers(text: str, *, is_kept: bool) -> list[str]:
     return kept
 
 
-def _instant(text: str) -> int:
+def instant_of(text: str) -> int:
     """Milliseconds of a time like 2026-12-24T20:00Z, or of one so long from now."""
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
         return SystemClock().now() + parse_span(text)
     if at.tzinfo is None:
-        raise LocalFault(f"{text[:40]!a} names no time zone.", f"--deadline {text[:25]}Z")
+        raise LocalFault(f"{text[:40]!a} names no time zone.", f"{text[:25]}Z")
     return round(at.astimezone(UTC).timestamp() * 1_000)
 
 

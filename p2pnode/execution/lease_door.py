@@ -9,8 +9,9 @@ from typing import Final
 import trio
 from msgspec import UNSET
 
+from p2pnode.execution.course import parcels_of
 from p2pnode.execution.shop import Shop
-from p2pnode.execution.worker import Worker, parcels_of
+from p2pnode.execution.worker import Worker
 from p2pnode.execution.workspace import Parcel
 from p2pnode.network.frames import FrameReader, write_frame
 from protocol.codec import decode, encode

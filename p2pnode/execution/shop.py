@@ -10,7 +10,7 @@ from p2pnode.execution.engine import Engine
 from p2pnode.execution.materials import Materials
 from protocol.signing import Signer
 from protocol.tick import Tick
-from protocol.units import Digest, Millis, NetId, PublicKey, Signature
+from protocol.units import Digest, Micros, Millis, NetId, PublicKey, Signature
 from protocol.wire import Sealed
 
 
@@ -41,6 +41,10 @@ class Shop:
     """Let the units of a lease without a job go. Raises LocalFault."""
     preempt: Callable[[Lease, Millis], Millis | None]
     """Take a bronze lease's units back, not before then; when, or None if it ends before."""
+    paid: Callable[[Lease], Micros]
+    """What we have signed as paid in the account of the lease."""
+    let_off: Callable[[Lease, Micros], None]
+    """Sign at most so much more of it as paid, as far as it is owed. Raises LocalFault."""
     is_enough: Callable[[Lease], bool]
     """Whether the renter owes us all that it may."""
     release_by_consent: Callable[[Lease, Millis, Signature], None]

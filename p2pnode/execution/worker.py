@@ -13,8 +13,10 @@ import trio
 from msgspec import UNSET
 
 from ledger.fold import Lease
+from p2pnode.execution.course import lapse_ms, parcels_of
 from p2pnode.execution.engine import Ending, Notice, Run, RunId
 from p2pnode.execution.meter import Meter
+from p2pnode.execution.remedies import let_off
 from p2pnode.execution.saves import Saves
 from p2pnode.execution.shop import Shop
 from p2pnode.execution.workspace import Parcel
@@ -33,6 +35,8 @@ KEPT_MS: Final = MillisSpan(3_600_000)
 ASK_AGAIN_S: Final = 300
 STOP_GRACE_MS: Final = MillisSpan(10_000)
 RETRY_ENGINE_S: Final = 1.0
+WARNED_MS_MAX: Final = MillisSpan(3_600_000)
+"""A job is not told earlier than this that its units are taken back."""
 RETURN_MS: Final = MillisSpan(30_000)
 """After a restart of ours a renter has this long to let us know that it has accepted."""
 
@@ -59,7 +63,7 @@ class Worker:
         self.was_started = shop.cabinet.get(self._name("began")) is not None
         """The engine knows the run, so it has a log."""
         self.meter: Final = Meter(shop, lease)
-        self._claim_by_ms = _lapse_ms(lease)
+        self._claim_by_ms = lapse_ms(lease)
 
     @property
     def outcome(self) -> bytes | None:
@@ -81,9 +85,15 @@ class Worker:
             self._heed()
         return at_ms
 
+    def ask_stop(self) -> None:
+        """The renter wants no more of it."""
+        self.stop_asked.set()
+        if not self.was_started:
+            self._staging.cancel()
+
     def _heed(self) -> None:
         self._noticed.set()
-        if not self.was_started:
+        if not self.was_started and self._end_ms() - self._now() <= WARNED_MS_MAX:
             # What has not begun need not begin for the time of the notice.
             self._staging.cancel()
 
@@ -120,10 +130,11 @@ class Worker:
         )
         await self._await_consent()
         self.meter.claim()
+        let_off(self._shop, self.lease, outcome.body)
 
     async def _await_lapse(self) -> None:
         """A lease without a job holds the units for `lapse_ms`, then they are free again."""
-        await self._sleep_until(_lapse_ms(self.lease))
+        await self._sleep_until(lapse_ms(self.lease))
         self._lapse()
         self.ended.set()
 
@@ -146,7 +157,7 @@ class Worker:
                 await self._give_up()
                 # Both sign that nothing is owed, so that the renter need not wait for more.
                 await self.meter.tick(MillisSpan(0), until=self._end_ms())
-                return self._failed("stopped", "taken back before it began", started)
+                return self._failed("stopped", "ended before it began", started)
             await self._shop.engine.start(self._run_of(job))
         except PeerFault as fault:
             return self._failed("engine", f"the input is refused: {fault.rule}", started)
@@ -201,6 +212,8 @@ class Worker:
     async def _heed_notice(self) -> None:
         """Once the units are taken back: let the job know, and end what goes on at the deadline."""
         await self._noticed.wait()
+        # A reservation for tomorrow is no reason to save now.
+        await self._sleep_until(Millis(self._end_ms() - WARNED_MS_MAX))
         why = self._shop.cabinet.get(self._name("notice")) or b""
         signal = UNSET if self.job is None else self.job.notice_signal
         notice = Notice(
@@ -332,7 +345,7 @@ class Worker:
 
     async def _await_parcels(self, parcels: dict[Parcel, Input | None]) -> bool:
         """Whether all that the job starts with came before the lease lapses."""
-        with trio.move_on_after(max(0, _lapse_ms(self.lease) - self._now()) / 1_000):
+        with trio.move_on_after(max(0, lapse_ms(self.lease) - self._now()) / 1_000):
             for what, named in parcels.items():
                 while named is not None:
                     if await self._shop.materials.have(self.run_id, what) >= named.bytes:
@@ -380,17 +393,3 @@ class Worker:
 
     async def _sleep_until(self, at: Millis) -> None:
         await trio.sleep(max(0, at - self._now()) / 1_000)
-
-
-def parcels_of(job: Job) -> dict[Parcel, Input | None]:
-    """What the job starts with."""
-    return {
-        "input": None if job.input is UNSET else job.input,
-        "resume": None if job.checkpoint is UNSET else job.checkpoint,
-    }
-
-
-def _lapse_ms(lease: Lease) -> Millis:
-    """Until when the units are held for a renter that does not come."""
-    request = lease.request
-    return Millis(min(request.start_ms + request.lapse_ms, request.end_ms))

@@ -205,7 +205,7 @@ class Workplace:
     async def _answer_stop(self, peer: PeerId, body: bytes) -> bytes:
         await trio.lowlevel.checkpoint()
         asked = decode(body, LeaseName, size_max=SETTLE_BYTES_MAX)
-        self._worker_for(peer, asked.lease).stop_asked.set()
+        self._worker_for(peer, asked.lease).ask_stop()
         return b""
 
     async def _answer_alive(self, peer: PeerId, body: bytes) -> bytes:

@@ -6,8 +6,6 @@ after a crash goes on where the last one was.
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -20,17 +18,18 @@ from p2pnode.jobs.desk import Desk, LeaseOver, LostOwner
 from p2pnode.jobs.jobfile import ENDED, JobFile, State, save, taking_of, taking_record
 from p2pnode.jobs.lease_client import LeaseClient
 from p2pnode.jobs.moving import moved
+from p2pnode.jobs.placing import place
 from p2pnode.jobs.saver import Saver
 from p2pnode.kept import LOST
 from p2pnode.matching.book import Offer
-from p2pnode.matching.renter import NoMatch, Taking, Won
+from p2pnode.matching.renter import NoMatch, Taking
 from protocol.codec import decode, encode
 from protocol.errors import LocalFault, P2PError, PeerFault, Unavailable
 from protocol.job import Job, seal_job
 from protocol.limits import JOB_BYTES_MAX
 from protocol.scoring import AuctionRecord
 from protocol.tick import Outcome
-from protocol.units import MillisSpan, PeerId
+from protocol.units import PeerId
 from protocol.wire import unpack
 
 log = logging.getLogger(__name__)
@@ -38,8 +37,7 @@ log = logging.getLogger(__name__)
 RETRY_MATCH_S: Final = 2.0
 RETRY_PEER_S: Final = 0.5
 CONFIRM_S: Final = 10
-LATE_MS: Final = MillisSpan(60_000)
-"""A job of a better tier waits so long for the notice of the bronze one that is in its way."""
+EARLY_MS: Final = 10_000
 SETTLE_S: Final = 10
 MOVED: Final = b"\n[p2pnode] the job moves to another node\n"
 OWN_LINES_BYTES: Final = 4_096
@@ -104,7 +102,8 @@ class Driver:
         taken = await self._resume_taking()
         if taken is None:
             try:
-                won = await self._rent()
+                order = self.file.order(self._desk.clock.now())
+                won = await place(self._desk, order, self._seal, self._remember)
             except NoMatch as error:
                 self._keep_auction(error.record)
                 await self._wait_for_market(str(error))
@@ -121,18 +120,6 @@ class Driver:
             self.change(state="staging", lease=lease.id, why="")
         if scope.cancelled_caught:
             raise Unavailable("the owner granted and then did not show its ledger")
-
-    async def _rent(self) -> Won:
-        """On free units, or else on those that bronze gives back. Raises NoMatch."""
-        order = self.file.order(self._desk.clock.now())
-        await self._desk.look_around(order.wish())
-        rent = partial(self._desk.renter.rent, seal_job=self._seal, remember=self._remember)
-        try:
-            return await rent(order)
-        except NoMatch as none:
-            if order.tier == "bronze" or not {"busy", "taken"} & set(none.why):
-                raise
-        return await rent(replace(order, late_ms=LATE_MS))
 
     async def _resume_taking(self) -> tuple[Taking, bytes, Cosigned | None] | None:
         """The answer to a request that was on its way when we died; None if it gave nothing."""
@@ -176,8 +163,15 @@ class Driver:
         if job.checkpoint is not UNSET:
             saved = job.checkpoint
             await self._with_owner(lambda client: client.send_checkpoint(self.file.id, saved))
+        await self._await_start()
         self._mark_log(await self._desk.baggage.log_size(self.file.id))
         self.change(state="running")
+
+    async def _await_start(self) -> None:
+        """Leave the owner of a reservation alone until shortly before it starts."""
+        early_ms = self.leased().request.start_ms - EARLY_MS - self._desk.clock.now()
+        with trio.move_on_after(max(0, early_ms) / 1_000):
+            await self.cancelled.wait()
 
     async def _follow(self) -> None:
         """The log of this attempt, behind that of the attempts before."""

@@ -59,6 +59,8 @@ class Submission:
     checkpoint_ms: MillisSpan | None = None
     """How often what it saves is fetched."""
     fallback: Fallback | None = None
+    start_ms: Millis | None = None
+    """When it is to start; None: as soon as it can."""
     primary: AtPrimary | None = None
     """What the renter's own primary has to do with it; None: nothing."""
 
@@ -162,6 +164,7 @@ class Jobs:
             notice_ms=submission.notice_ms,
             checkpoint_ms=UNSET if submission.checkpoint_ms is None else submission.checkpoint_ms,
             fallback=submission.fallback or UNSET,
+            start_ms=submission.start_ms or UNSET,
             money=submission.money,
             ask_max=UNSET if submission.ask_max is None else submission.ask_max,
             total_max=UNSET if submission.total_max is None else submission.total_max,

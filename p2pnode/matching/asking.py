@@ -30,6 +30,7 @@ def rfq_for(
 
     `region`: ours, told to the owner; None where it is not known.
     """
+    start = Millis(max(now + START_MS, order.start_ms or 0))
     return Rfq(
         owner=offer.signer,
         group=offer.advert.group,
@@ -37,9 +38,9 @@ def rfq_for(
         seq=offer.advert.seq,
         need=order.need,
         tier=tier_of(offer, order.wish()) or order.tier,
-        start_ms=Millis(now + START_MS),
-        end_ms=Millis(now + START_MS + order.span_ms),
-        start_by_ms=UNSET if order.late_ms is None else Millis(now + START_MS + order.late_ms),
+        start_ms=start,
+        end_ms=Millis(start + order.span_ms),
+        start_by_ms=UNSET if order.late_ms is None else Millis(start + order.late_ms),
         notice_ms=order.notice_ms,
         money=offer.advert.money,
         region=UNSET if region is None else region,
@@ -65,6 +66,7 @@ def request_for(order: Order, sealed: Sealed[Bid], *, now: Millis, nonce: bytes)
         period_ms=bid.period_ms,
         notice_ms=bid.notice_ms,
         lapse_ms=bid.lapse_ms,
+        remedy_ppm=bid.remedy_ppm,
         terms=digest_of_terms(bid.terms),
         job=UNSET if order.job is None else order.job,
         witnesses=order.witnesses or UNSET,

@@ -14,6 +14,7 @@ from ledger.entry import Entry
 from ledger.fold import Lease
 from p2pnode.clock import WallClock
 from p2pnode.matching.free_units import TurnOf
+from p2pnode.matching.hidden_bids import HiddenBids
 from p2pnode.matching.holds import Holds
 from p2pnode.matching.journal import Journal
 from p2pnode.matching.provider import Provider
@@ -22,7 +23,7 @@ from p2pnode.matching.room import to_break
 from p2pnode.matching.work import Pulse
 from p2pnode.network.exchange import Handler
 from protocol.answers import check_takes
-from protocol.auction import Bid, BidDrop, Refusal, Reply, Rfq, Take, check_rfq
+from protocol.auction import Bid, BidDrop, Refusal, Reply, RevealAsk, Rfq, Take, check_rfq
 from protocol.certificate import Certificate
 from protocol.codec import decode, encode
 from protocol.errors import PeerFault, Unavailable
@@ -82,13 +83,17 @@ class Desk:
         holds: Holds,
         who_is: WhoIs,
         bars: Callable[[PublicKey], str | None],
+        screens: Callable[[Certificate, Rfq | None], str | None],
         admit_job: AdmitJob,
         on_grant: Callable[[Entry], None],
         journal: Journal,
         on_rfq: Callable[[Rfq], None],
         clock: WallClock,
     ) -> None:
-        """`bars` says why we do not deal with a renter at all."""
+        """`bars` says why nobody should deal with a renter, `screens` why its owner does not.
+
+        The latter knows a request for quote or, when a bid is taken, none.
+        """
         self._signer = signer
         self._genesis = genesis
         self._net = net_of(genesis)
@@ -97,6 +102,7 @@ class Desk:
         self._holds = holds
         self._who_is = who_is
         self._bars = bars
+        self._screens = screens
         self._admit_job = admit_job
         self._on_grant = on_grant
         self.journal: Final = journal
@@ -104,6 +110,7 @@ class Desk:
         self._on_rfq = on_rfq
         self._clock = clock
         self._bids: OrderedDict[Digest, Sealed[Bid]] = OrderedDict()
+        self._hidden = HiddenBids(signer, self._net)
         self.quoted = 0
         self.granted = 0
         self.refused: dict[str, int] = {}
@@ -113,13 +120,16 @@ class Desk:
         """The questions that this part answers."""
         return {
             "rfq": self._answer_rfq,
+            "rfq.commit": self._answer_commit,
+            "rfq.reveal": self._answer_reveal,
             "bid.drop": self._answer_drop,
             "lease.take": self._answer_take,
         }
 
     def watch(self, handlers: dict[str, Handler]) -> dict[str, Handler]:
         """The handlers, of which we note whether requests for quote are evaluated at all."""
-        return {**handlers, "rfq": partial(self._watched, handlers["rfq"])}
+        watched = ("rfq", "rfq.commit")
+        return {**handlers, **{kind: partial(self._watched, handlers[kind]) for kind in watched}}
 
     async def _watched(self, handler: Handler, peer: PeerId, body: bytes) -> bytes:
         self.pulse.came(self._clock.now())
@@ -129,6 +139,22 @@ class Desk:
 
     async def _answer_rfq(self, peer: PeerId, body: bytes) -> bytes:
         await trio.lowlevel.checkpoint()
+        return encode(self._answer(peer, body)[1])
+
+    async def _answer_commit(self, peer: PeerId, body: bytes) -> bytes:
+        """As `rfq`, but the bid stays hidden until it is asked for."""
+        await trio.lowlevel.checkpoint()
+        sealed, reply = self._answer(peer, body)
+        if reply.yes is msgspec.UNSET:
+            return encode(reply)
+        return encode(Reply(yes=self._hidden.commit(sealed, reply.yes, self._clock.now())))
+
+    async def _answer_reveal(self, peer: PeerId, body: bytes) -> bytes:
+        await trio.lowlevel.checkpoint()
+        asked = decode(body, RevealAsk, size_max=DROP_BYTES_MAX)
+        return self._hidden.reveal(asked.commit, self._who_is(peer).feed)
+
+    def _answer(self, peer: PeerId, body: bytes) -> tuple[Sealed[Rfq], Reply]:
         if len(body) > RFQ_BYTES_MAX:
             raise PeerFault("codec.size")
         sealed = unpack(body, self._net, Rfq)
@@ -139,13 +165,13 @@ class Desk:
         except PeerFault as fault:
             if fault.rule not in {"rfq.stale", "rfq.future"}:
                 raise
-            return encode(self._no_quote(sealed, No("STALE", f"our clock says {now} ms"), now))
-        return encode(self._quote(sealed, now))
+            return sealed, self._no_quote(sealed, No("STALE", f"our clock says {now} ms"), now)
+        return sealed, self._quote(sealed, self._who_is(peer), now)
 
-    def _quote(self, sealed: Sealed[Rfq], now: Millis) -> Reply:
+    def _quote(self, sealed: Sealed[Rfq], renter: Certificate, now: Millis) -> Reply:
         rfq = sealed.body
         self._on_rfq(rfq)
-        if why := self._bars(sealed.signer):
+        if why := self._bars(sealed.signer) or self._screens(renter, rfq):
             return self._no_quote(sealed, No("POLICY", why), now)
         if rfq.hold is not msgspec.UNSET and (
             why := self._holds.why_not(sealed.signer, rfq.need.gpus, now)
@@ -226,7 +252,7 @@ class Desk:
         if self._holds.is_kept_from(bid, now):
             no = No("TAKEN", "kept for another renter for a moment")
             return encode(self._no_lease(sealed, no, now))
-        if why := self._bars(sealed.signer):
+        if why := self._bars(sealed.signer) or self._screens(self._who_is(peer), None):
             return encode(self._no_lease(sealed, No("POLICY", why), now))
         job = None if take.job is msgspec.UNSET else take.job
         try:

@@ -61,6 +61,10 @@ class Order:
     """Whose cosignatures the renter wants before it accepts a grant."""
     quorum: int = 0
     """Of how many of them; 0 without any."""
+    image: bytes | None = None
+    """SHA-256 of the image that the job names."""
+    start_ms: Millis | None = None
+    """When it is to start; None: as soon as it can."""
     bytes_to_move: int = 0
     """What the owner must load before the job can run."""
     weights: Weights = UNWEIGHED
@@ -71,7 +75,7 @@ class Order:
     def wish(self, now: Millis | None = None) -> Wish:
         """The order as a filter of adverts; with `now`, for a lease from then on."""
         choice = self.choice
-        start = None if now is None else Millis(now + START_MS)
+        start = None if now is None else Millis(max(now + START_MS, self.start_ms or 0))
         return replace(
             wish_of(self.need, self.tier, self.money),
             or_tiers=choice.or_tiers,
@@ -84,5 +88,6 @@ class Order:
                 None if choice.reliability_ppm_min is UNSET else choice.reliability_ppm_min
             ),
             rtt_ms_max=None if choice.rtt_ms_max is UNSET else choice.rtt_ms_max,
-            may_be_busy=self.late_ms is not None,
+            image=self.image,
+            may_be_busy=self.late_ms is not None or self.start_ms is not None,
         )

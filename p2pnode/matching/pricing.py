@@ -11,8 +11,6 @@ from protocol.units import Micros, Millis
 
 def price(rfq: Rfq, posting: Posting) -> Micros | None:
     """Per GPU-hour for a lease as the request wants it; None offers none."""
-    if rfq.tier == "gold":
-        return None
     return posting.ask_of(rfq.group, rfq.tier)
 
 

@@ -76,19 +76,27 @@ def quote(
     start, end = room.start_ms, Millis(room.start_ms + rfq.end_ms - rfq.start_ms)
     if why := _moved(asked, least(posting, rfq.tier, start=start, end=end), told, posting.money):
         return No("PRICE_MOVED", why)
+    return _bid(question, room, asked, shelf=shelf, posting=posting, now=now)
+
+
+def _bid(
+    question: Question, room: Room, asked: Micros, *, shelf: Shelf, posting: Posting, now: Millis
+) -> Bid:
+    rfq = question.rfq
     return Bid(
         rfq=question.digest,
         renter=question.renter,
         group=rfq.group,
         units=room.units,
         tier=rfq.tier,
-        start_ms=start,
-        end_ms=end,
+        start_ms=room.start_ms,
+        end_ms=Millis(room.start_ms + rfq.end_ms - rfq.start_ms),
         micro_per_gpu_hour=asked,
         money=posting.money,
         period_ms=posting.period_ms,
         notice_ms=rfq.notice_ms,
         lapse_ms=LAPSE_MS,
+        remedy_ppm=posting.remedy_ppm if rfq.tier == "gold" and posting.remedy_ppm else UNSET,
         terms=Terms(isolation=posting.isolation),
         gpu=shelf.source,
         head_seq=0,
@@ -122,6 +130,7 @@ def _room(  # noqa: PLR0917 - as `quote` has them
     end = Millis(start + (rfq.end_ms - rfq.start_ms))
     if why := posting.timetable.why_closed(start, end, now=now):
         return No("CLOSED", why)
+    held |= posting.in_use
     room = room_for(
         rfq.need.gpus,
         (start, end),

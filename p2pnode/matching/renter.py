@@ -19,11 +19,13 @@ from p2pnode.clock import WallClock
 from p2pnode.matching.asking import beyond, request_for, rfq_for
 from p2pnode.matching.book import Offer
 from p2pnode.matching.hearing import Hearing
+from p2pnode.matching.hidden_bids import COMMIT_S, Opening
 from p2pnode.matching.judging import judged
 from p2pnode.matching.market import Market
 from p2pnode.matching.order import Order
 from p2pnode.matching.preferences import unmet_ppm
 from p2pnode.matching.search import Wish, search
+from p2pnode.network.exchange import Refused
 from protocol.advert import Region
 from protocol.answers import check_bid
 from protocol.auction import Bid, Reply, Rfq, Take
@@ -35,7 +37,7 @@ from protocol.limits import FRAME_BYTES_MAX
 from protocol.scoring import AuctionRecord
 from protocol.signing import Signer
 from protocol.units import Digest, PeerId, PublicKey
-from protocol.wire import pack, unpack
+from protocol.wire import Sealed, pack, unpack
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +110,7 @@ class Renter:
         ask: Ask,
         reliability_ppm: Callable[[PublicKey], int],
         witness: Witness,
+        accuse: Callable[[bytes], object],
         random_bytes: Callable[[int], bytes],
         clock: WallClock,
         region: Region | None = None,
@@ -120,6 +123,7 @@ class Renter:
         self._ask = ask
         self._reliability_ppm = reliability_ppm
         self._witness = witness
+        self._opening = Opening(ask=ask, accuse=accuse, net=self._net)
         self._random_bytes = random_bytes
         self._clock = clock
         self._region = region
@@ -151,6 +155,11 @@ class Renter:
         self._count_misfits(order, offers, answers)
         self._miss(order, answers.why)
         raise NoMatch(len(offers), answers.why, answers.record(len(offers)))
+
+    def _note_silence(self, offer: Offer, error: Exception) -> None:
+        """Who answers late, or that it may not sign now, is there."""
+        if isinstance(error, Unavailable) and not isinstance(error, Refused):
+            self._market.note_silent(offer)
 
     async def measure(self, wish: Wish) -> None:
         """Know the round trips to owners that fit, where the wish limits them."""
@@ -203,18 +212,16 @@ class Renter:
         )
         raw = pack(asked, signer=self._signer, net=self._net)
         rfq = unpack(raw, self._net, Rfq)
-        began = trio.current_time()
         try:
-            body = await self._ask(offer.certificate.peer_id, "rfq", raw)
-            rtt_ms = round((trio.current_time() - began) * 1_000)
+            reply, rtt_ms = await self._quote_of(offer, rfq, raw)
             self._market.note_rtt(offer.signer, rtt_ms)
-            reply = decode(body, Reply, size_max=FRAME_BYTES_MAX)
             if reply.yes is UNSET:
                 self._note_refusal(reply, rfq.digest, offer, answers)
                 return
             bid = unpack(reply.yes, self._net, Bid)
             check_bid(bid, rfq, genesis=self._genesis, now=self._clock.now())
-        except Unavailable:
+        except Unavailable as error:
+            self._note_silence(offer, error)
             answers.count("unreachable")
         except PeerFault as fault:
             log.info("bid refused", extra={"owner": offer.signer.hex(), "rule": fault.rule})
@@ -232,6 +239,18 @@ class Renter:
                 unmet_ppm=unmet_ppm(offer, order.choice.preferences(), known),
             )
             answers.hear(offer, (raw, rfq.body), (reply.yes, bid), thought)
+
+    async def _quote_of(self, offer: Offer, rfq: Sealed[Rfq], raw: bytes) -> tuple[Reply, int]:
+        """The owner's answer, and how many ms its first word took."""
+        peer, began = offer.certificate.peer_id, trio.current_time()
+        is_hidden = rfq.body.tier == "gold"
+        body = await self._ask(peer, "rfq.commit" if is_hidden else "rfq", raw)
+        rtt_ms = round((trio.current_time() - began) * 1_000)
+        reply = decode(body, Reply, size_max=FRAME_BYTES_MAX)
+        if is_hidden and reply.yes is not UNSET:
+            await trio.sleep_until(began + COMMIT_S)
+            reply = await self._opening.reveal(peer, rfq, reply.yes)
+        return reply, rtt_ms
 
     def _note_refusal(self, reply: Reply, of: Digest, offer: Offer, answers: Hearing) -> None:
         answers.note_refusal(
@@ -281,7 +300,8 @@ class Renter:
             if reply.yes is not UNSET:
                 return await self._witnessed(taking, reply.yes, answers)
             self._note_refusal(reply, digest, offer, answers)
-        except (Unavailable, trio.TooSlowError):
+        except (Unavailable, trio.TooSlowError) as error:
+            self._note_silence(offer, error)
             answers.count("unreachable")
         except PeerFault as fault:
             log.info("grant refused", extra={"owner": taking.owner.hex(), "rule": fault.rule})

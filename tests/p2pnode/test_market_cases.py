@@ -1,5 +1,6 @@
 """Public complaints about other markets, as what must hold in this one. See the id of each."""
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from p2pnode.work_views import bids_of, market_of, no_work
 from protocol.auction import Need
 from protocol.lease import LeaseRequest
 from protocol.scoring import check_auction
-from protocol.units import Mebibytes, Micros, Millis, MillisSpan
+from protocol.units import Mebibytes, Micros, Millis, MillisSpan, PeerId
 from tests import make
 from tests.make_desk import Clock, Owner, order, posting, renter, shelf
 from tests.make_job import make_limits, make_submission
@@ -78,7 +79,7 @@ async def test_b17_who_is_outbid_sees_that_and_no_error(
     assert bids_of(cheap.node, since_ms=0, limit=9).counts == {"WON": 1}
     lost = bids_of(dear.node, since_ms=0, limit=9)
     assert lost.counts == {"OUTBID": 1}
-    assert lost.items[0].rival_micro == 300_000
+    assert (lost.items[0].rival_micro, lost.items[0].rank, lost.fill_ppm) == (300_000, 2, 0)
     told = no_work(dear.node, since_ms=0)
     assert (told.causes, told.floor_micro, told.floor_wins) == ({"price": 1}, 299_999, 1)
     assert told.alert is None
@@ -179,6 +180,42 @@ async def test_c2_bids_that_nobody_takes_hold_nothing(autojump_clock: trio.abc.C
     later = Millis(make.NOW + 60_000)
     results = [note.result for note in owner.journal.since(0, later)]
     assert results == ["lost"] * 300 + ["won"]
+
+
+async def test_c5_an_owner_out_of_reach_is_left_alone_until_it_is_heard_of(
+    tmp_path: Path, nursery: trio.Nursery, autojump_clock: trio.abc.Clock
+) -> None:
+    party = Party(tmp_path, nursery, MemoryHub())
+    seer = await party.add(ask=None)
+    owner = await party.add(ask=300_000)
+    await trio.sleep(5)
+    (offer,) = seer.node.market.offers()
+    wanted = seer.node.jobs.submit(make_submission(seer.node)).order(make.NOW)
+    assert seer.node.market.shut_out(offer, wanted) is None
+    seer.node.market.note_silent(offer)
+    assert seer.node.market.shut_out(offer, wanted) == "out of reach"
+    owner.node.provider.refresh()
+    await trio.sleep(3)
+    assert seer.node.market.shut_out(offer, wanted) is None
+    seer.node.market.note_silent(offer)
+    await trio.sleep(16)
+    assert seer.node.market.shut_out(offer, wanted) is None
+
+
+async def test_c8_with_half_of_the_owners_gone_jobs_still_run(
+    tmp_path: Path, nursery: trio.Nursery, autojump_clock: trio.abc.Clock
+) -> None:
+    hub = MemoryHub()
+    party = Party(tmp_path, nursery, hub)
+    client = await party.add(ask=None)
+    owners = [await party.add(ask=300_000 + 1_000 * number) for number in range(8)]
+    await trio.sleep(5)
+    for owner in owners[::2]:
+        hub.leave(owner.peer)
+        hub.sit(owner.peer, _Gone())  # type: ignore[arg-type]
+    jobs = [client.node.jobs.submit(make_submission(client.node)) for _ in range(4)]
+    states = [(await ended(client, job.id)).state for job in jobs]
+    assert states == ["done"] * 4
 
 
 async def test_c6_adverts_of_an_earlier_run_are_gone_at_the_first_of_the_next(
@@ -290,6 +327,17 @@ async def test_preferences_rank_and_rule_nothing_out(autojump_clock: trio.abc.Cl
     met = order(choice=Choice(prefer=("region=EU:20%", "model=H100:3%")))
     won = await preferred.rent(met, seal_job=lambda _offer: None, remember=_forget)
     assert {heard.judged.unmet_ppm for heard in won.record.bids} == {30_000}
+
+
+@dataclass
+class _Gone:
+    """A seat on the hub from which nobody answers and to which nobody is connected."""
+
+    address: str = "/memory/gone"
+    judges: dict[str, object] = field(default_factory=dict)
+    handlers: dict[str, object] = field(default_factory=dict)
+    connected: dict[PeerId, None] = field(default_factory=dict)
+    seen: dict[tuple[PeerId, str, bytes], None] = field(default_factory=dict)
 
 
 async def _forget(_taking: object) -> None:

@@ -136,7 +136,8 @@ async def test_k7_a_bronze_job_gets_its_notice_and_goes_on_elsewhere_with_what_i
         first.node.ports.cabinet.get(f"leases/{lease.id.hex()}/began") or b"", "big"
     )
     assert tick.used_ms == saved_ms - began
-    assert done.paid_micro == charge(tick.used_ms, lease.request.micro_per_gpu_hour)
+    price = Micros(lease.request.micro_per_gpu_hour)
+    assert done.paid_micro == charge(tick.used_ms, price)
     raw = renter.node.ports.cabinet.get(f"jobs/{job}/receipt")
     assert check_receipt(raw or b"", renter.node.net).owner == second.node.identity.feed.public
 

@@ -49,7 +49,8 @@ def test_a_bid_answers_what_was_asked() -> None:
     ("rfq", "by", "reason"),
     [
         (make.rfq(), posting(ask=None), "CLOSED"),
-        (make.rfq(tier="gold"), posting(tiers=("gold",)), "POLICY"),
+        (make.rfq(tier="gold"), posting(tiers=("gold",)), None),
+        (make.rfq(tier="gold"), posting(tiers=("silver",)), "POLICY"),
         (make.rfq(tier="bronze"), posting(tiers=("silver",)), "POLICY"),
         (make.rfq(money="EUR"), posting(), "POLICY"),
         (make.rfq(), posting(lease_ms_min=HOUR), None),

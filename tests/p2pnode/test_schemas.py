@@ -38,7 +38,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 def test_every_document_that_is_named_in_the_code_has_a_schema() -> None:
     texts = [path.read_text() for path in (ROOT / "p2pnode").rglob("*.py")]
-    named = {name for text in texts for name in re.findall(r'"(p2pnode\.[a-z.]+/\d+)"', text)}
+    named = {name for text in texts for name in re.findall(r'"(p2pnode\.[a-z.-]+/\d+)"', text)}
     assert named == set(DOCUMENTS)
     for name in DOCUMENTS:
         assert schema_of(name)["$id"] == name

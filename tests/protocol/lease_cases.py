@@ -364,6 +364,7 @@ def take_vectors() -> list[Case]:
         "period_ms": MillisSpan(60_001),
         "notice_ms": MillisSpan(1),
         "lapse_ms": MillisSpan(300_001),
+        "remedy_ppm": 1,
         "terms": LEASE,
     }
     request = make.lease_request
