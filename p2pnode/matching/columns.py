@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from p2pnode.matching.book import Offer
 from p2pnode.matching.judging import HAZARD_PPM_PER_HOUR, advertised, judged
-from p2pnode.matching.packed import ANY_OF, GUARDS, properties_wanted, quantities_wanted
+from p2pnode.matching.packed import GUARDS, Seen, quantities_wanted
 from p2pnode.matching.rows import ASK, COST, EXTRA, KBIT, RTT, Floats, Opinion, Piece, Row, Rows
 from p2pnode.matching.search import NOTHING_KNOWN, Wish, misfit_of
 from protocol.advert import Tier, is_expired
@@ -35,8 +35,6 @@ SLACK: Final = 1 - 1e-12
 up, so that what is below the real number is below the score."""
 AT_ONCE: Final = 32
 """Survivors of a piece that are put in order before more of them are."""
-VALUES_SEEN_MAX: Final = 4_096
-"""Different models that are told apart; with more, the exact check alone judges them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +85,7 @@ class Columns:
         self._rows: dict[tuple[GpuClass, Tier], Rows] = {}
         self._of: dict[bytes, list[Rows]] = {}
         self._changed: dict[bytes, Offer | None] = {}
-        self._seen: tuple[dict[str, None], ...] = tuple({} for _ in ANY_OF)
+        self._seen = Seen()
 
     def put(self, offer: Offer) -> None:
         """The newest advert of its group; a withdrawn one leaves."""
@@ -161,11 +159,9 @@ class Columns:
                 continue
             self._of[key] = new
             opinion = self._judge(offer)
-            for values, any_of in zip(self._seen, ANY_OF, strict=True):
-                if len(values) <= VALUES_SEEN_MAX:
-                    values.update(dict.fromkeys(any_of.has(offer.advert)))
+            properties = self._seen.properties_of(offer.advert)
             for rows in new:
-                rows.put(offer, opinion)
+                rows.put(offer, opinion, properties)
                 touched[id(rows)] = rows
         self._changed.clear()
         for rows in touched.values():
@@ -218,12 +214,10 @@ def _score(row: Row, query: Query, unmet: Unmet) -> Micros:
 class _Bound:
     """A query in the form in which columns are sieved and scores bounded from below."""
 
-    def __init__(self, query: Query, seen: tuple[dict[str, None], ...]) -> None:
+    def __init__(self, query: Query, seen: Seen) -> None:
         wish, weights = query.wish, query.weights
         self._wanted = np.uint64(quantities_wanted(wish))
-        # Of what has too many different values too few are known, and nothing is left out for it.
-        known = tuple(values if len(values) <= VALUES_SEEN_MAX else None for values in seen)
-        self._masks = [np.uint64(mask) for mask in properties_wanted(wish, known)]
+        self._masks = [np.uint64(mask) for mask in seen.properties_wanted(wish)]
         self._ask_max = math.inf if wish.ask_max is None else float(wish.ask_max)
         self._extra = EXTRA + wish.gpus - 1
         self._bits = 8.0 * query.bytes_to_move

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from p2pnode.matching.book import Offer
 from p2pnode.matching.judging import down_kbit_s
-from p2pnode.matching.packed import properties_of, quantities_of
+from p2pnode.matching.packed import quantities_of
 from protocol.advert import Advert, Tier, ask_for, price_for
 from protocol.limits import LEASE_UNITS_MAX
 from protocol.scoring import PPM
@@ -89,7 +89,7 @@ class Rows:
     def __len__(self) -> int:
         return len(self._where)
 
-    def put(self, offer: Offer, opinion: Opinion) -> None:
+    def put(self, offer: Offer, opinion: Opinion, properties: int) -> None:
         """Take or replace the row of this offer; in its place if its cost is the same."""
         key, advert = offer.head[0], offer.advert
         ask = float(ask_for(advert, self._tier) or 0)
@@ -101,7 +101,7 @@ class Rows:
         self.vram_most = max(self.vram_most, advert.vram_mib)
         self.rows[at] = Row(offer, opinion)
         self.quantities[at] = quantities_of(advert)
-        self.properties[at] = properties_of(advert)
+        self.properties[at] = properties
         self.facts[:EXTRA, at] = (
             ask, worse, ask * worse, down_kbit_s(advert), opinion.rtt_ms,
         )  # fmt: skip

@@ -201,7 +201,7 @@ def tier_of(offer: Offer, wish: Wish) -> Tier | None:
     Gold has no ask, so that it is taken where nothing else will do, or is wanted first.
     """
     if not wish.or_tiers:
-        return wish.tier if any(ask.tier == wish.tier for ask in offer.advert.tiers) else None
+        return wish.tier if wish.tier in [ask.tier for ask in offer.advert.tiers] else None
     offered = [ask.tier for ask in offer.advert.tiers if ask.tier in wish.tiers]
     if wish.tier == "gold" in offered:
         return "gold"
