@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Final, Literal
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from protocol.advert import Tier
 from protocol.answers import check_answer
@@ -88,8 +88,7 @@ class AuctionRecord(Wire, frozen=True, kw_only=True):
     too if no lease names it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deal:
+class Deal(Struct, frozen=True, kw_only=True):
     """What is scored, of a bid or of an advert."""
 
     micro_per_gpu_hour: Micros
@@ -100,8 +99,7 @@ class Deal:
     tier: Tier
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class Cost(Struct, frozen=True, kw_only=True):
     """The expected cost of a deal by its terms, none below zero, in micro-units."""
 
     price: Micros

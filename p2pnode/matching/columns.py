@@ -10,19 +10,20 @@ the scores that it has.
 import math
 from bisect import insort
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from p2pnode.matching.book import Offer
 from p2pnode.matching.judging import HAZARD_PPM_PER_HOUR, advertised, judged
-from p2pnode.matching.packed import ANY_OF, GUARDS, properties_wanted, quantities_wanted
+from p2pnode.matching.packed import GUARDS, Seen, quantities_wanted
 from p2pnode.matching.rows import ASK, COST, EXTRA, KBIT, RTT, Floats, Opinion, Piece, Row, Rows
-from p2pnode.matching.search import Wish, misfit
+from p2pnode.matching.search import NOTHING_KNOWN, Wish, misfit_of
 from protocol.advert import Tier, is_expired
 from protocol.gpu_class import GpuClass
 from protocol.lease import MS_PER_HOUR
@@ -34,8 +35,6 @@ SLACK: Final = 1 - 1e-12
 up, so that what is below the real number is below the score."""
 AT_ONCE: Final = 32
 """Survivors of a piece that are put in order before more of them are."""
-VALUES_SEEN_MAX: Final = 4_096
-"""Different models that are told apart; with more, the exact check alone judges them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +55,12 @@ class Query:
     per_account: int
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Ranked:
-    """An offer and its exact score; in order of score, then group key."""
+class Ranked(Struct, frozen=True, order=True):
+    """An offer and its exact score; in order of score, then group key, of which each is once."""
 
     score: Micros
     key: bytes
-    offer: Offer = field(compare=False)
+    offer: Offer
 
 
 Fits = Callable[[Offer], bool]
@@ -87,7 +85,7 @@ class Columns:
         self._rows: dict[tuple[GpuClass, Tier], Rows] = {}
         self._of: dict[bytes, list[Rows]] = {}
         self._changed: dict[bytes, Offer | None] = {}
-        self._seen: tuple[dict[str, None], ...] = tuple({} for _ in ANY_OF)
+        self._seen = Seen()
 
     def put(self, offer: Offer) -> None:
         """The newest advert of its group; a withdrawn one leaves."""
@@ -106,12 +104,13 @@ class Columns:
         self._merge()
         bound = _Bound(query, self._seen)
         picks = _Picks(query)
+        misfit = misfit_of(query.wish)
         vram_min = query.wish.vram_min or 0
         pieces = [
             piece
-            for (_, tier), rows in self._rows.items()
+            for place, ((_, tier), rows) in enumerate(self._rows.items())
             if tier == query.wish.tier and rows.vram_most >= vram_min
-            for piece in rows.pieces(bound.gpu_hours)
+            for piece in rows.pieces(bound.gpu_hours, place)
         ]
         heapify(pieces)
         pool: list[tuple[float, int, _Hits]] = []
@@ -136,7 +135,9 @@ class Columns:
                 heapreplace(pool, (hits.low, number, hits))
             else:
                 heappop(pool)
-            if row is not None and fits(row.offer) and _is_there(row.offer, query):
+            if row is None or is_expired(row.offer.advert, query.now):
+                continue
+            if fits(row.offer) and misfit(row.offer, NOTHING_KNOWN) is None:
                 picks.add(row.offer, _score(row, query, unmet))
         return picks.best()
 
@@ -158,11 +159,9 @@ class Columns:
                 continue
             self._of[key] = new
             opinion = self._judge(offer)
-            for values, any_of in zip(self._seen, ANY_OF, strict=True):
-                if len(values) <= VALUES_SEEN_MAX:
-                    values.update(dict.fromkeys(any_of.has(offer.advert)))
+            properties = self._seen.properties_of(offer.advert)
             for rows in new:
-                rows.put(offer, opinion)
+                rows.put(offer, opinion, properties)
                 touched[id(rows)] = rows
         self._changed.clear()
         for rows in touched.values():
@@ -197,10 +196,6 @@ def best_of(query: Query, found: list[tuple[int, list[Ranked]]]) -> list[Ranked]
     return picks.best()
 
 
-def _is_there(offer: Offer, query: Query) -> bool:
-    return not is_expired(offer.advert, query.now) and misfit(offer, query.wish) is None
-
-
 def _score(row: Row, query: Query, unmet: Unmet) -> Micros:
     """By the rule by which bids are scored."""
     deal = advertised(
@@ -219,12 +214,10 @@ def _score(row: Row, query: Query, unmet: Unmet) -> Micros:
 class _Bound:
     """A query in the form in which columns are sieved and scores bounded from below."""
 
-    def __init__(self, query: Query, seen: tuple[dict[str, None], ...]) -> None:
+    def __init__(self, query: Query, seen: Seen) -> None:
         wish, weights = query.wish, query.weights
         self._wanted = np.uint64(quantities_wanted(wish))
-        # Of what has too many different values too few are known, and nothing is left out for it.
-        known = tuple(values if len(values) <= VALUES_SEEN_MAX else None for values in seen)
-        self._masks = [np.uint64(mask) for mask in properties_wanted(wish, known)]
+        self._masks = [np.uint64(mask) for mask in seen.properties_wanted(wish)]
         self._ask_max = math.inf if wish.ask_max is None else float(wish.ask_max)
         self._extra = EXTRA + wish.gpus - 1
         self._bits = 8.0 * query.bytes_to_move

@@ -22,7 +22,7 @@ def judged(
     """The renter's side of the score of this offer."""
     return Judged(
         reliability_ppm=reliability_ppm,
-        stage_ms=stage_ms(bytes_to_move, down_kbit_s(offer.advert)),
+        stage_ms=_stage_ms(bytes_to_move, offer.advert),
         rtt_ms=rtt_ms,
         hazard_ppm_per_hour=HAZARD_PPM_PER_HOUR,
         unmet_ppm=unmet_ppm,
@@ -37,9 +37,11 @@ def down_kbit_s(advert: Advert) -> int:
     return max(1, host.down_kbit_s)
 
 
-def stage_ms(bytes_to_move: int, kbit_s: int) -> MillisSpan:
+def _stage_ms(bytes_to_move: int, advert: Advert) -> MillisSpan:
     """How long so many bytes take; a kilobit in a second is a bit in a millisecond."""
-    return MillisSpan(-(-8 * bytes_to_move // kbit_s))
+    if not bytes_to_move:
+        return MillisSpan(0)
+    return MillisSpan(-(-8 * bytes_to_move // down_kbit_s(advert)))
 
 
 def advertised(advert: Advert, *, tier: Tier, gpus: int, span_ms: MillisSpan) -> Deal:

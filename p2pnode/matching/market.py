@@ -16,7 +16,7 @@ from p2pnode.matching.columns import Columns, Query, best_of
 from p2pnode.matching.order import Order
 from p2pnode.matching.preferences import unmet_ppm
 from p2pnode.matching.rows import Opinion
-from p2pnode.matching.search import Known, Wish, misfit, parts_of, search
+from p2pnode.matching.search import Known, Wish, misfit_of, parts_of, search
 from p2pnode.matching.spread import (
     LEAST,
     PER_ACCOUNT_MAX,
@@ -148,12 +148,13 @@ class Market:
         now = self._clock.now()
         wish, preferences = order.wish(now), order.choice.preferences()
         stale_ppm = self.tempo.stale_ppm(_class_of(order.need), now)
+        misfit = misfit_of(wish)
 
         def fits(offer: Offer) -> bool:
             return (
                 offer.head[0] not in but
                 and self.shut_out(offer, order) is None
-                and misfit(self._as_leased(offer, now), wish, self.known_of(offer)) is None
+                and misfit(self._as_leased(offer, now), self.known_of(offer)) is None
             )
 
         def unmet(offer: Offer) -> int:

@@ -7,13 +7,14 @@ constraint is to add a line to AT_LEAST or ANY_OF.
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
-from zlib import crc32
 
 from p2pnode.matching.gpu_names import may_be
 from p2pnode.matching.search import Wish
 from protocol.advert import Advert
 
 BITS: Final = 64
+VALUES_MAX: Final = 4_096
+"""Different values of a property that are told apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,7 @@ class AtLeast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnyOf:
-    """A property that must be one of several. Each value has a bit, and values may share one."""
+    """A property that must be one of several. Each value has a bit; many values share some."""
 
     bits: int
     has: Callable[[Advert], Collection[str]]
@@ -102,27 +103,34 @@ def _held(field: AtLeast, value: int) -> int:
     return min(max(value, 0), (1 << field.bits) - 1)
 
 
-def properties_of(advert: Advert) -> int:
-    """The word of an advert's properties: one bit for each value that it has."""
-    fields = zip(_ANY_AT, ANY_OF, strict=True)
-    return sum(_mask(field, field.has(advert)) << at for at, field in fields)
+class Seen:
+    """Which bit stands for which value: the next one for each value that an advert brings."""
 
+    def __init__(self) -> None:
+        self._bits: tuple[dict[str, int], ...] = tuple({} for _ in ANY_OF)
 
-def properties_wanted(wish: Wish, seen: tuple[Collection[str] | None, ...]) -> list[int]:
-    """A mask for each property that is wanted: one of its bits must be there.
+    def properties_of(self, advert: Advert) -> int:
+        """The word of an advert's properties: one bit for each value that it has."""
+        word = 0
+        for at, field, bits in zip(_ANY_AT, ANY_OF, self._bits, strict=True):
+            for value in field.has(advert):
+                if value not in bits and len(bits) <= VALUES_MAX:
+                    bits[value] = len(bits) % field.bits
+                word |= 1 << at + bits.get(value, 0)
+        return word
 
-    `seen` has the values of each property that adverts had so far; None where they are too many.
-    """
-    masks = []
-    for at, field, values in zip(_ANY_AT, ANY_OF, seen, strict=True):
-        wanted = None if values is None else field.wants(wish, values)
-        if wanted is not None:
-            masks.append(_mask(field, wanted) << at)
-    return masks
+    def properties_wanted(self, wish: Wish) -> list[int]:
+        """A mask for each property that is wanted: one of its bits must be there.
 
-
-def _mask(field: AnyOf, values: Collection[str]) -> int:
-    mask = 0
-    for value in values:
-        mask |= 1 << (crc32(value.encode()) % field.bits)
-    return mask
+        What all adverts so far have is no constraint, and what has too many values is left to the
+        exact check.
+        """
+        masks = []
+        for at, field, bits in zip(_ANY_AT, ANY_OF, self._bits, strict=True):
+            wanted = field.wants(wish, bits) if len(bits) <= VALUES_MAX else None
+            if wanted is None:
+                continue
+            known = [bits[value] for value in set(wanted) if value in bits]
+            if len(known) < len(bits):
+                masks.append(sum(1 << at + bit for bit in set(known)))
+        return masks

@@ -1,15 +1,16 @@
 """Adverts of one class and tier in NumPy columns, in order of what they cost at least."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from p2pnode.matching.book import Offer
 from p2pnode.matching.judging import down_kbit_s
-from p2pnode.matching.packed import properties_of, quantities_of
+from p2pnode.matching.packed import quantities_of
 from protocol.advert import Advert, Tier, ask_for, price_for
 from protocol.limits import LEASE_UNITS_MAX
 from protocol.scoring import PPM
@@ -50,14 +51,15 @@ class Row:
     opinion: Opinion
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Piece:
+class Piece(Struct, frozen=True, order=True):
     """Rows that may be looked at next; none of them scores below `low`."""
 
     low: float
+    place: int
+    """Of its rows among those of the other classes, so that two pieces are never equal."""
     start: int
     end: int
-    rows: "Rows" = field(compare=False)
+    rows: "Rows"
 
     def rest(self, gpu_hours: float) -> "Piece | None":
         """The piece behind this one, twice as long."""
@@ -65,7 +67,8 @@ class Piece:
         if self.end >= rows.sorted:
             return None
         end = min(rows.sorted, self.end + min(PIECE_MAX, 2 * (self.end - self.start)))
-        return Piece(float(rows.facts[COST, self.end]) * gpu_hours, self.end, end, rows)
+        low = float(rows.facts[COST, self.end]) * gpu_hours
+        return Piece(low, self.place, self.end, end, rows)
 
 
 class Rows:
@@ -86,7 +89,7 @@ class Rows:
     def __len__(self) -> int:
         return len(self._where)
 
-    def put(self, offer: Offer, opinion: Opinion) -> None:
+    def put(self, offer: Offer, opinion: Opinion, properties: int) -> None:
         """Take or replace the row of this offer; in its place if its cost is the same."""
         key, advert = offer.head[0], offer.advert
         ask = float(ask_for(advert, self._tier) or 0)
@@ -98,7 +101,7 @@ class Rows:
         self.vram_most = max(self.vram_most, advert.vram_mib)
         self.rows[at] = Row(offer, opinion)
         self.quantities[at] = quantities_of(advert)
-        self.properties[at] = properties_of(advert)
+        self.properties[at] = properties
         self.facts[:EXTRA, at] = (
             ask, worse, ask * worse, down_kbit_s(advert), opinion.rtt_ms,
         )  # fmt: skip
@@ -116,14 +119,14 @@ class Rows:
         if len(self.rows) - self.sorted >= TAIL_MAX:
             self._sort(room=len(self._where) + TAIL_MAX)
 
-    def pieces(self, gpu_hours: float) -> Iterator[Piece]:
+    def pieces(self, gpu_hours: float, place: int) -> Iterator[Piece]:
         """Where to begin to look."""
         if self.sorted:
             end = min(PIECE, self.sorted)
-            yield Piece(float(self.facts[COST, 0]) * gpu_hours, 0, end, self)
+            yield Piece(float(self.facts[COST, 0]) * gpu_hours, place, 0, end, self)
         if (end := len(self.rows)) > self.sorted:
             least = float(self.facts[COST, self.sorted : end].min())
-            yield Piece(least * gpu_hours, self.sorted, end, self)
+            yield Piece(least * gpu_hours, place, self.sorted, end, self)
 
     def _append(self, key: bytes) -> int:
         if len(self.rows) == len(self.quantities):

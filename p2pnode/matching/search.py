@@ -158,6 +158,12 @@ def misfit(offer: Offer, wish: Wish, known: Known = NOTHING_KNOWN) -> str | None
     return _first(offer, wish, known, filters_of(wish))
 
 
+def misfit_of(wish: Wish) -> Callable[[Offer, Known], str | None]:
+    """`misfit` for one wish and many offers."""
+    asked = filters_of(wish)
+    return lambda offer, known: _first(offer, wish, known, asked)
+
+
 def _first(offer: Offer, wish: Wish, known: Known, asked: tuple[Filter, ...]) -> str | None:
     for each in asked:
         if (why := each.fails(offer, wish, known)) is not None:
@@ -194,6 +200,8 @@ def tier_of(offer: Offer, wish: Wish) -> Tier | None:
 
     Gold has no ask, so that it is taken where nothing else will do, or is wanted first.
     """
+    if not wish.or_tiers:
+        return wish.tier if wish.tier in [ask.tier for ask in offer.advert.tiers] else None
     offered = [ask.tier for ask in offer.advert.tiers if ask.tier in wish.tiers]
     if wish.tier == "gold" in offered:
         return "gold"

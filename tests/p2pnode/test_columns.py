@@ -12,10 +12,9 @@ from p2pnode.matching.book import Offer
 from p2pnode.matching.columns import Columns, Query, Ranked
 from p2pnode.matching.judging import advertised, judged
 from p2pnode.matching.packed import (
-    ANY_OF,
     GUARDS,
-    properties_of,
-    properties_wanted,
+    VALUES_MAX,
+    Seen,
     quantities_of,
     quantities_wanted,
 )
@@ -218,14 +217,24 @@ def test_what_changes_comes_and_goes_is_in_step(
     assert len(columns) == sum(offer.is_open for offer in left)
 
 
-@given(wish=wishes, offer=offers(1))
-def test_the_sieve_lets_pass_whatever_fits(wish: Wish, offer: Offer) -> None:
-    seen = tuple(tuple(field.has(offer.advert)) for field in ANY_OF)
-    has = properties_of(offer.advert)
+@given(wish=wishes, others=st.lists(offers(2), max_size=4), offer=offers(1))
+def test_the_sieve_lets_pass_whatever_fits(wish: Wish, others: list[Offer], offer: Offer) -> None:
+    seen = Seen()
+    for other in others:
+        seen.properties_of(other.advert)
+    has = seen.properties_of(offer.advert)
     passes = (quantities_of(offer.advert) - quantities_wanted(wish)) & GUARDS == GUARDS and all(
-        has & mask for mask in properties_wanted(wish, seen)
+        has & mask for mask in seen.properties_wanted(wish)
     )
     assert passes or misfit(offer, wish) is not None
+
+
+def test_more_values_than_are_told_apart_are_left_to_the_exact_check() -> None:
+    seen = Seen()
+    words = {seen.properties_of(make.advert(model=f"card {n}")) for n in range(VALUES_MAX + 50)}
+    wish = Wish(models=("H100",), regions=("DE",))
+    assert 1 < len(words) < VALUES_MAX
+    assert len(seen.properties_wanted(wish)) == 1  # of the region alone
 
 
 def many(count: int, **changes: Any) -> list[Offer]:

@@ -1,9 +1,8 @@
 """Requests for quote, bids, refusals and auctions, good and bad, for protocol/vectors/*.json."""
 
-from dataclasses import asdict
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from protocol.auction import Rfq
 from protocol.codec import encode

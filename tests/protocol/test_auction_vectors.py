@@ -1,9 +1,9 @@
 """What bids cost and how they are ranked, replayed from protocol/vectors/auction.json alone."""
 
 import json
-from dataclasses import asdict
 
 import pytest
+from msgspec.structs import asdict
 
 from protocol.auction import Bid, Rfq
 from protocol.codec import decode

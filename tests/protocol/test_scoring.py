@@ -1,11 +1,9 @@
 """Which bid wins does not depend on who computes it, nor on the order in which bids came."""
 
-from dataclasses import asdict
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from protocol.advert import TIERS
 from protocol.codec import encode
