@@ -117,6 +117,14 @@ class Gpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[gpu]`: what is offered."""
 
     simulated: tuple[SimulatedGpu, ...] = ()
+    yield_to_me: bool = True
+    """Whether a GPU that its owner uses is kept from strangers."""
+    used_above: int = 200_000
+    """Load of others than our jobs, in millionths, above which it is used."""
+    used_after: MillisSpan = MillisSpan(10_000)
+    """For how long it must be."""
+    idle_after: MillisSpan = MillisSpan(60_000)
+    """How long below half of it the use is over."""
 
 
 class Workloads(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -124,6 +132,18 @@ class Workloads(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     engine: EngineChoice = "auto"
     docker_socket: str = "/var/run/docker.sock"
+    allow_images: tuple[str, ...] = ()
+    """By digest or repository; where there are any, nothing else is run."""
+    deny_images: tuple[str, ...] = ()
+    allow_renters: tuple[str, ...] = ()
+    """By feed or account."""
+    deny_renters: tuple[str, ...] = ()
+    allow_regions: tuple[str, ...] = ()
+    """Those that renters say they are in."""
+    deny_regions: tuple[str, ...] = ()
+    allow_networks: tuple[str, ...] = ()
+    """From which renters connect."""
+    deny_networks: tuple[str, ...] = ()
 
 
 class Renting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -17,6 +17,7 @@ from p2pnode.config_readers import (
     read_percent,
     read_rate,
     read_rates,
+    read_rules,
     read_some_of,
     read_span,
     read_sum,
@@ -33,6 +34,7 @@ from p2pnode.quantities import (
     STEP_EXAMPLE,
     SUM_EXAMPLE,
 )
+from p2pnode.screening import Kind
 from protocol.limits import ADDRESSES_MAX, UNITS_MAX, WITNESSES_MAX
 
 ROLES: Final = ("owner", "renter")
@@ -60,6 +62,14 @@ RAILS_MAX: Final = 16
 """Rails that one owner can look after."""
 _LISTEN_PATTERN: Final = r"\A/[!-~]{1,255}\Z"
 
+
+SCREENED: Final[dict[str, tuple[Kind, str]]] = {
+    "images": ("image", "ghcr.io/me/*"),
+    "renters": ("renter", _KEY_EXAMPLE),
+    "regions": ("region", "DE"),
+    "networks": ("network", "203.0.113.0/24"),
+}
+"""What `allow_` and `deny_` may be said of."""
 
 KEYS: Final = {
     "schema": Key(read=read_number(1, 1), wanted="1, the only schema so far", example="1"),
@@ -193,6 +203,14 @@ KEYS: Final = {
     "availability.floor": Key(
         read=read_rate, wanted="a price for one GPU and one hour", example=f'"{RATE_EXAMPLE}"'
     ),
+    "gpu.yield_to_me": Key(read=read_flag, wanted="true or false", example="true"),
+    "gpu.used_above": Key(read=read_percent("1%", "99%"), wanted="from 1% to 99%", example='"20%"'),
+    "gpu.used_after": Key(
+        read=read_span("1s", "1h"), wanted="a span from 1s to 1h", example='"10s"'
+    ),
+    "gpu.idle_after": Key(
+        read=read_span("1s", "1d"), wanted="a span from 1s to 1d", example='"60s"'
+    ),
     "gpu.simulated.model": Key(
         read=read_text(_NAME_PATTERN),
         wanted="one line of 1 to 64 ASCII characters",
@@ -212,6 +230,13 @@ KEYS: Final = {
         wanted="the absolute path of the container engine's socket",
         example='"/var/run/docker.sock"',
     ),
+    **{
+        f"workloads.{verdict}_{things}": Key(
+            read=read_rules(kind), wanted=f"a list of different {things}", example=f'["{example}"]'
+        )
+        for verdict in ("allow", "deny")
+        for things, (kind, example) in SCREENED.items()
+    },
     "renting.lost_after": Key(
         read=read_span("100ms", "1h"), wanted="a span from 100ms to 1h", example='"15s"'
     ),

@@ -19,6 +19,7 @@ from p2pnode.quantities import (
     parse_span,
     parse_sum,
 )
+from p2pnode.screening import RULES_MAX, Kind, Rule, check_rule
 from protocol.units import Mebibytes, MillisSpan
 
 RATES_MAX: Final = 32
@@ -159,6 +160,16 @@ def read_zone(value: object) -> str:
 def read_dates(value: object) -> tuple[str, ...]:
     """Different dates."""
     return tuple(map(check_date, read_list("", most=366)(value)))
+
+
+def read_rules(kind: Kind) -> Callable[[object], tuple[str, ...]]:
+    """Different patterns of what is allowed or denied."""
+    listed = read_list("", most=RULES_MAX)
+
+    def read(value: object) -> tuple[str, ...]:
+        return tuple(check_rule(Rule("allow", kind, each)).pattern for each in listed(value))
+
+    return read
 
 
 def read_bandwidth(value: object) -> int:

@@ -2,7 +2,15 @@
 
 from collections.abc import Iterable
 
-from p2pnode.config import DEFAULTS, Availability, Config, Pricing, SimulatedGpu
+from p2pnode.config import (
+    DEFAULTS,
+    Availability,
+    Config,
+    Pricing,
+    SimulatedGpu,
+    Workloads,
+)
+from p2pnode.config_keys import SCREENED
 from p2pnode.quantities import (
     ENERGY_EXAMPLE,
     format_energy,
@@ -41,9 +49,16 @@ witness = {str(network.witness).lower()}  # cosign leases of others when they as
 
 # When the node is open; one such table for each window. Without any it is always open.
 {hours or _window_text(Availability(hours="22:00-06:00 daily", tz="Europe/Berlin"), "# ")}
+[gpu]
+yield_to_me = {str(config.gpu.yield_to_me).lower()}  # whoever uses a GPU here goes before renters
+used_above = {_quoted(format_percent(config.gpu.used_above))}  # load of others than renters' jobs
+used_after = {_quoted(format_span(config.gpu.used_after))}
+idle_after = {_quoted(format_span(config.gpu.idle_after))}
+
 [workloads]
 engine = {_quoted(config.workloads.engine)}  # process, docker; auto: docker where its socket is
 docker_socket = {_quoted(config.workloads.docker_socket)}
+{_rules_text(config.workloads)}
 
 [renting]
 lost_after = {_quoted(format_span(config.renting.lost_after))}  # then a job of ours moves
@@ -105,6 +120,12 @@ billing = {_quoted(format_span(pricing.billing))}  # how long a renter may owe
 {payout}  # how you are paid, told to renters who owe you
 tiers = {_listed(pricing.tiers)}  # gold, silver, bronze
 rails = {_listed(pricing.rails)}  # keys of payment rails whose holds count as money"""
+
+
+def _rules_text(workloads: Workloads) -> str:
+    """Who and what is let in; empty lists allow all, and deny none."""
+    names = [f"{verdict}_{things}" for things in SCREENED for verdict in ("allow", "deny")]
+    return "\n".join(f"{name} = {_listed(getattr(workloads, name))}" for name in names)
 
 
 def _window_text(window: Availability, mark: str) -> str:

@@ -24,6 +24,17 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuUse:
+    """What a GPU does now."""
+
+    unit: bytes
+    load_ppm: int
+    """Of all that runs on it."""
+    processes: tuple[tuple[int, int], ...] | None
+    """Each process and its share of the load; None where the driver does not tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedGpus:
     """Some alike GPUs that do not exist."""
 

@@ -1,8 +1,7 @@
-"""How far the owners are: measured round trips of some, a coordinate that predicts the others."""
+"""Where we are: round trips to some owners, and a coordinate that predicts those to others."""
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from random import Random
 from typing import Final
 
@@ -18,38 +17,38 @@ from p2pnode.network.coordinates import (
     moved,
 )
 from protocol.errors import PeerFault, Unavailable
-from protocol.units import PeerId
+from protocol.units import PeerId, PublicKey
 
 log = logging.getLogger(__name__)
 
-PROBE_S: Final = (10.0, 20.0)
-"""Bounds between which each pause is drawn: a light client spends some bytes a minute."""
+PROBE_S: Final = 60.0
+"""From one measurement to the next, on average: places move slowly, and pings cost bytes."""
 PING_S: Final = 0.5
 PINGS: Final = 2
-"""Of each of the final few, of which the shorter counts: the first may have to dial."""
-FRESH_S: Final = 60.0
-"""A round trip that was measured so lately is not measured again."""
+"""The shorter counts: the first may have to wait for something."""
 KEPT_MAX: Final = 1_024
 
 Ask = Callable[[PeerId, str, bytes], Awaitable[bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Trip:
-    rtt_us: int
-    at_s: float
-
-
 class Latency:
     """Owns our coordinate and what was measured."""
 
-    def __init__(self, *, ask: Ask, offers: Callable[[], Iterable[Offer]], rng: Random) -> None:
-        """`offers` are those of others that are open now."""
+    def __init__(
+        self,
+        *,
+        ask: Ask,
+        offers: Callable[[], Iterable[Offer]],
+        note: Callable[[PublicKey, int], None],
+        rng: Random,
+    ) -> None:
+        """`offers`: those of peers that we are connected to; `note(owner, ms)` hears each."""
         self._ask = ask
         self._offers = offers
+        self._note = note
         self._rng = rng
         self._own = Coordinate()
-        self._trips: dict[PeerId, _Trip] = {}
+        self._trips: dict[PeerId, int] = {}
 
     def coordinate(self) -> bytes | None:
         """Where we are, as our adverts say it; None before anything was measured."""
@@ -59,7 +58,7 @@ class Latency:
         """Measure one owner after the other, until cancelled."""
         task_status.started()
         while True:
-            await trio.sleep(self._rng.uniform(*PROBE_S))
+            await trio.sleep(PROBE_S * self._rng.uniform(0.5, 1.5))
             placed = [offer for offer in self._offers() if _coordinate_of(offer) is not None]
             others = placed or list(self._offers())
             if others:
@@ -69,21 +68,11 @@ class Latency:
         """The round trip to the offer's owner, measured or predicted; None if neither is known."""
         trip = self._trips.get(offer.certificate.peer_id)
         if trip is not None:
-            return trip.rtt_us
+            return trip
         place = _coordinate_of(offer)
         if place is None or not self._trips:
             return None
         return distance_us(self._own, place)
-
-    async def measure(self, offers: list[Offer]) -> dict[PeerId, int]:
-        """Round trips to these owners in microseconds, asked all at once; who is silent lacks."""
-        async with trio.open_nursery() as nursery:
-            for offer in offers:
-                trip = self._trips.get(offer.certificate.peer_id)
-                if trip is None or trio.current_time() - trip.at_s > FRESH_S:
-                    nursery.start_soon(self._look_at, offer)
-        peers = {offer.certificate.peer_id for offer in offers}
-        return {peer: trip.rtt_us for peer, trip in self._trips.items() if peer in peers}
 
     async def _look_at(self, offer: Offer) -> None:
         peer = offer.certificate.peer_id
@@ -92,9 +81,10 @@ class Latency:
             self._trips.pop(peer, None)
             return
         self._trips.pop(peer, None)
-        self._trips[peer] = _Trip(min(rtts), trio.current_time())
+        self._trips[peer] = min(rtts)
         while len(self._trips) > KEPT_MAX:
             del self._trips[next(iter(self._trips))]
+        self._note(offer.signer, -(-min(rtts) // 1_000))
         # Somebody who states no place is where we are, and as unsure as can be.
         place = _coordinate_of(offer) or Coordinate()
         self._own = moved(self._own, place, min(rtts), self._rng)

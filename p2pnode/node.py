@@ -11,12 +11,15 @@ from p2pnode.checkpointing import keep_summed_up
 from p2pnode.config import Config
 from p2pnode.execution.lease_door import PROTOCOL as LEASE_PROTOCOL
 from p2pnode.execution.shop import Shop
+from p2pnode.execution.whose import is_ours
 from p2pnode.execution.workplace import Workplace
 from p2pnode.greeting import Greeting
 from p2pnode.identity import Identity
+from p2pnode.image_stock import ImageStock
+from p2pnode.latency import Latency
 from p2pnode.links import Links
 from p2pnode.lookout import Lookout
-from p2pnode.matching.book import Book, Outcome
+from p2pnode.matching.book import Book, Offer, Outcome
 from p2pnode.matching.desk import Books, Desk
 from p2pnode.matching.holds import Holds
 from p2pnode.matching.journal import Journal
@@ -32,6 +35,7 @@ from p2pnode.network.peers import Peers
 from p2pnode.own_feed import begin_own_feed
 from p2pnode.own_terms import OwnTerms
 from p2pnode.own_time import latest_signed
+from p2pnode.own_use import OwnUse
 from p2pnode.policy import Policy
 from p2pnode.ports import Ports, advert_topics, is_light, posting_of, topic_name
 from p2pnode.rejoin import Rejoin
@@ -74,6 +78,7 @@ class Node:
         self._build_books(incarnation)
         self._build_offers(incarnation)
         self._build_owner()
+        self._build_own_use()
         self._build_renter()
         self._handlers.update(
             {
@@ -188,7 +193,10 @@ class Node:
             announce=self._announce,
             rng=ports.rng,
             clock=ports.clock,
+            images=lambda: self.images.filter,
+            place=lambda: self.latency.coordinate(),  # noqa: PLW0108 - it is not built yet
         )
+        self.images = ImageStock(ports.engine, changed=self.provider.refresh)
         self.terms = OwnTerms(
             self.provider, self.book, self.identity, config=self.config, ports=ports
         )
@@ -236,7 +244,14 @@ class Node:
         self.market = Market(
             self.book, own=self.identity.feed.public, thinks=self.standing,
             lease=ports.ledger.lease, clock=ports.clock,
+            estimate_us=lambda offer: self.latency.estimate_us(offer),  # noqa: PLW0108 - see below
         )  # fmt: skip
+        self.latency = Latency(
+            ask=self.links.ask,
+            offers=self._offers_of_neighbours,
+            note=self.market.note_rtt,
+            rng=ports.rng,
+        )
         self.workplace = Workplace(
             shop=self._shop(),
             who_is=self.links.who_is,
@@ -247,6 +262,7 @@ class Node:
                 host=ports.host,
                 isolation=ports.engine.isolation,
                 credit=self.credit_line.refusal,
+                screens=self.terms.rules.bars_job,
             ).refusal,
             leases=self.books.leases,
         )
@@ -266,10 +282,24 @@ class Node:
             holds=Holds(ports.cabinet),
             who_is=self.links.who_is,
             bars=self.standing.bars,
+            screens=self.terms.screen,
             admit_job=self.workplace.admit,
             on_grant=lambda entry: self.workplace.begin(self.books.granted(entry)),
             journal=Journal(ports.cabinet, rivals=rivals_in(self.market.offers)),
             on_rfq=lambda rfq: self.market.note_request(rfq.need),
+            clock=ports.clock,
+        )
+
+    def _build_own_use(self) -> None:
+        ports = self.ports
+        self.use = OwnUse(
+            self.provider,
+            self.config.gpu,
+            probe=ports.probe,
+            leases=self.books.leases,
+            take_back=self.workplace.preempt,
+            is_ours=is_ours,
+            cabinet=ports.cabinet,
             clock=ports.clock,
         )
 
@@ -328,6 +358,7 @@ class Node:
                 nursery.start_soon(self._open_shop, nursery)
             await nursery.start(self.jobs.run, self.rejoin.wait)
             await nursery.start(self.pools.run, self.rejoin.wait)
+            await nursery.start(self.latency.run)
             nursery.start_soon(self.traffic.run, self.ports.bytes_moved)
             nursery.start_soon(keep_summed_up, self.ports.ledger, self.ports.clock)
             log.info("node up", extra={"peer": self.identity.certificate.peer_id.hex()})
@@ -345,7 +376,9 @@ class Node:
         shelves = shelves_of(gpus)
         self.provider.stock(shelves)
         await nursery.start(self.workplace.run)
+        await nursery.start(self.images.run)
         await nursery.start(self.terms.run)
+        await nursery.start(self.use.run)
         await nursery.start(self.provider.run)
         if self.provider.posting.ask is not None:
             self.lookout.stock(shelves)
@@ -355,6 +388,10 @@ class Node:
         """Fill the book of a light client with what may fit; others hear it by gossip anyway."""
         if self.is_light:
             await self.lookout.look_around(wish)
+
+    def _offers_of_neighbours(self) -> list[Offer]:
+        near = set(self.ports.transport.neighbours())
+        return [each for each in self.market.offers() if each.certificate.peer_id in near]
 
     def _meet(self, peer: PeerId) -> None:
         if not self.is_light:

@@ -26,6 +26,8 @@ from protocol.wire import Sealed
 
 BILL_MS_MIN: Final = MillisSpan(3_600_000)
 """A lease is stated at most so often while it runs: halves are kept by everybody."""
+SOON_MS: Final = MillisSpan(3_000)
+"""A lease that begins within this is no offer to others: theirs would begin no earlier."""
 BILLS_IN_PERIOD: Final = 4
 """A renter may owe one billing period; so it has most of that to pay what it is asked for."""
 
@@ -62,7 +64,8 @@ class OwnBooks:
         now = self._clock.now()
         turns = [self._ledger.state.turn(self._ledger.feed, unit) for unit in units]
         held = [() if turn is None else turn.open for turn in turns]
-        return sum(not overlaps(intervals, now, Millis(now + 1_000)) for intervals in held)
+        soon = Millis(now + SOON_MS)
+        return sum(not overlaps(intervals, now, soon) for intervals in held)
 
     def leases(self) -> list[Lease]:
         """Ours, over or not."""

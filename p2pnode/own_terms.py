@@ -17,7 +17,10 @@ from p2pnode.matching.book import Book
 from p2pnode.matching.provider import Posting, Provider
 from p2pnode.matching.timetable import EVENTS_BYTES_MAX, Timetable, Window, check_window
 from p2pnode.own_prices import OwnPrices
+from p2pnode.own_rules import OwnRules
 from p2pnode.ports import Ports
+from protocol.auction import Rfq
+from protocol.certificate import Certificate
 from protocol.codec import Instant, Wire, decode, encode
 from protocol.errors import LocalFault
 from protocol.units import Millis, MillisSpan
@@ -79,6 +82,8 @@ class OwnTerms:
         self._woken = trio.Event()
         timetable, paused = Timetable(self.windows), self.pause is not None
         provider.post(replace(self.posting, timetable=timetable, paused=paused))
+        self._address_of = ports.address_of
+        self.rules: Final = OwnRules(config.workloads, own=identity.certificate, cabinet=cabinet)
         self.prices: Final = OwnPrices(
             provider,
             config.pricing,
@@ -125,6 +130,10 @@ class OwnTerms:
         if pause is not None and pause.until_ms is not UNSET:
             return pause if self._clock.now() < pause.until_ms else None
         return pause
+
+    def screen(self, renter: Certificate, rfq: Rfq | None) -> str | None:
+        """Why we do not deal with this renter; its region is known from a request for quote."""
+        return self.rules.bars(renter, self._address_of(renter.peer_id), rfq)
 
     def is_configured(self, window: Window) -> bool:
         """Whether config.toml has the window, and so no command removes it."""

@@ -12,8 +12,10 @@ from p2pnode.api.owner_documents import (
     AskSetDocument,
     AskShowDocument,
     OpeningDocument,
+    OwnUseDocument,
     PauseDocument,
     PauseOrder,
+    UseOrder,
     WindowAddDocument,
     WindowDocument,
     WindowExportDocument,
@@ -43,6 +45,7 @@ class OwnerViews:
         self._terms = node.terms
         self._clock = node.ports.clock
         self._provider = node.provider
+        self._use = node.use
         self._offered = offered
 
     def windows(self) -> WindowListDocument:
@@ -122,6 +125,14 @@ class OwnerViews:
             open_until_ms=posting.timetable.open_until(now),
             energy_micro_per_kwh=None if energy is None else energy.micro_per_kwh,
             watts=None if energy is None else energy.watts,
+            use_mode=self._use.mode,
+            own_use=tuple(
+                OwnUseDocument(
+                    unit=unit.hex(), load_ppm=state.load_ppm, since_ms=state.used_since_ms
+                )
+                for unit, state in self._use.detector.states.items()
+            ),
+            kept=len(posting.in_use),
         )
 
     def set_ask(self, change: AskChange) -> AskSetDocument:
@@ -154,6 +165,11 @@ class OwnerViews:
         """As config.toml says again."""
         self._terms.prices.reset()
         self._terms.wake()
+        return AskSetDocument()
+
+    def set_use(self, order: UseOrder) -> AskSetDocument:
+        """Keep GPUs in own use from renters, or not, or all of them."""
+        self._use.set_mode(order.mode)
         return AskSetDocument()
 
     def pause(self, order: PauseOrder) -> PauseDocument:

@@ -51,10 +51,13 @@ class Policy:
     isolation: Isolation
     credit: Callable[[LeaseRequest, PublicKey], str | None]
     """Why this renter may not owe us so much."""
+    screens: Callable[[Job, PublicKey], str | None]
+    """Why the owner's rules keep this renter's job out."""
 
     def refusal(self, request: LeaseRequest, job: Job, renter: PublicKey) -> str | None:
         """Why not, in a sentence; None if nothing speaks against it."""
-        return self.credit(request, renter) or refusal_of(
+        why = self.credit(request, renter) or self.screens(job, renter)
+        return why or refusal_of(
             job,
             request,
             renter=renter,

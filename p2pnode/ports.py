@@ -20,7 +20,7 @@ from p2pnode.jobs.hybrid import Primary
 from p2pnode.matching.provider import Posting
 from p2pnode.network.transport import Directory, LocalDiscovery, Transport
 from protocol.genesis import Genesis, net_of
-from protocol.units import Millis, NetId
+from protocol.units import Millis, NetId, PeerId
 
 
 class Service(Protocol):
@@ -48,6 +48,8 @@ class Ports:
     random_bytes: Callable[[int], bytes]
     local: LocalDiscovery | None = None
     """None where no local network is asked."""
+    address_of: Callable[[PeerId], str | None] = lambda _peer: None
+    """The IP address from which a peer is connected; None where there is none to see."""
     bytes_moved: Callable[[], int] = lambda: 0
     """Sent and received so far; 0 where nobody counts."""
     catch_up: Callable[[Millis], None] = lambda _told: None

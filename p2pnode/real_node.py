@@ -158,6 +158,7 @@ def _ports(
         local=mdns if config.network.mdns else None,
         probe=_probe(config, genesis, identity.feed.public),
         host=_host_facts(home),
+        address_of=transport.address_of,
         bytes_moved=transport.bytes_moved,
         engine=engine,
         services=services,

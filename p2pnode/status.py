@@ -3,6 +3,7 @@
 import resource
 
 import trio
+from msgspec.structs import replace
 
 from p2pnode.api.app import Services
 from p2pnode.api.documents import (
@@ -16,8 +17,10 @@ from p2pnode.api.documents import (
     StatusDocument,
 )
 from p2pnode.api.wanted_documents import OfferQuery
+from p2pnode.hints import change_documents, changes_for, unseen
 from p2pnode.matching.book import Offer
 from p2pnode.matching.search import Wish, search
+from p2pnode.matching.work import BIDDER_STALLED
 from p2pnode.network.peer_text import address_text, peer_text
 from p2pnode.node import Node
 from p2pnode.ports import advert_topics
@@ -26,7 +29,7 @@ from p2pnode.reputation_views import reputation_of
 from p2pnode.wanted import wish_in
 from protocol.advert import TIERS, ask_for
 from protocol.gpu_class import GpuClass
-from protocol.units import Millis
+from protocol.units import Millis, MillisSpan
 
 
 def services_of(node: Node, *, up_since: Millis) -> Services:
@@ -35,7 +38,16 @@ def services_of(node: Node, *, up_since: Millis) -> Services:
     async def search_offers(query: OfferQuery) -> OfferListDocument:
         wish = wish_in(query, node.config.renting, node.ports.clock.now())
         await node.look_around(wish)
-        return offers_of(node, wish, limit=query.limit)
+        await node.renter.measure(wish)
+        document = offers_of(node, wish, limit=query.limit)
+        if document.items or document.left_out:
+            return document
+        changes = await changes_for(node.market.offers(), wish, node.market.known_of)
+        return replace(
+            document,
+            changes=change_documents(changes, stage_ms=MillisSpan(0)),
+            unseen=unseen(node),
+        )
 
     async def listed(of_class: int, regions: tuple[str, ...]) -> ListedDocument:
         peers = await node.lookout.listed(GpuClass(of_class), regions)
@@ -93,10 +105,17 @@ def status_of(node: Node, *, up_since: Millis) -> StatusDocument:
         ask_micro_per_gpu_hour=node.provider.posting.ask,
         simulated=_simulated(node),
         rss_bytes=_rss_bytes(),
+        alerts=alerts_of(node),
         bytes_moved=moved,
         bytes_per_hour=node.traffic.per_hour(trio.current_time(), moved),
         up_ms=now - up_since,
     )
+
+
+def alerts_of(node: Node) -> tuple[str, ...]:
+    """What the owner should look at."""
+    stalled = node.desk.pulse.stalled(node.ports.clock.now())
+    return () if stalled is None else (f"{BIDDER_STALLED}: {stalled}",)
 
 
 def offers_of(node: Node, wish: Wish, *, limit: int) -> OfferListDocument:

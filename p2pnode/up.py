@@ -5,15 +5,18 @@ import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 
 import trio
 
 from p2pnode.api.app import build_app
 from p2pnode.api.job_routes import job_routes
 from p2pnode.api.ledger_routes import ledger_routes
+from p2pnode.api.market_routes import MarketServices, market_routes
 from p2pnode.api.money_routes import money_routes
 from p2pnode.api.owner_routes import owner_routes
 from p2pnode.api.pool_routes import pool_routes
+from p2pnode.api.rule_routes import rule_routes
 from p2pnode.api.server import serve_api
 from p2pnode.home import Home, locked, make_folders
 from p2pnode.job_views import JobViews
@@ -28,7 +31,10 @@ from p2pnode.owner_views import OwnerViews
 from p2pnode.pool_views import PoolViews
 from p2pnode.ports import Ports
 from p2pnode.real_node import BARE, Disk, opened, same
+from p2pnode.rule_views import RuleViews
 from p2pnode.status import offered, services_of
+from p2pnode.why_views import why_no_match
+from p2pnode.work_views import bids_of, market_of, no_work
 from protocol.errors import P2PError
 
 log = logging.getLogger(__name__)
@@ -102,6 +108,15 @@ async def _serve(node: Node, home: Home, on_ready: Callable[[Ready], None]) -> N
             *pool_routes(PoolViews(node, baggage)),
             *ledger_routes(ledger),
             *money_routes(money_views(node)),
+            *rule_routes(RuleViews(node.terms.rules)),
+            *market_routes(
+                MarketServices(
+                    why=partial(why_no_match, node),
+                    bids=lambda since, limit: bids_of(node, since_ms=since, limit=limit),
+                    no_work=lambda since: no_work(node, since_ms=since),
+                    market=lambda since: market_of(node, since_ms=since),
+                )
+            ),
             *owner_routes(OwnerViews(node, lambda: offered(node))),
         ],
     )

@@ -1,10 +1,7 @@
-"""Why a job has no match and an owner no work, and the market around them, as API documents."""
+"""Why a job has no match, as an API document."""
 
 from collections.abc import Iterable
-from functools import partial
-from typing import Final
 
-import trio
 from msgspec import UNSET
 
 from p2pnode.api.market_documents import (
@@ -13,24 +10,17 @@ from p2pnode.api.market_documents import (
     RefusalDocument,
     WhyDocument,
 )
+from p2pnode.hints import change_documents, changes_for, funnel_documents, unseen
 from p2pnode.jobs.jobfile import JobFile
 from p2pnode.jobs.jobs import STAGE_MS
 from p2pnode.matching.book import Offer
-from p2pnode.matching.options import option_of, option_of_step
-from p2pnode.matching.relaxing import Change, smallest_changes
-from p2pnode.matching.search import KnownOf, Sieved, Wish, funnel
+from p2pnode.matching.search import funnel
 from p2pnode.node import Node
 from protocol.auction import Refusal
 from protocol.codec import decode
 from protocol.limits import AUCTION_BYTES_MAX
 from protocol.scoring import AuctionRecord
-from protocol.units import MillisSpan
 from protocol.wire import unpack
-
-NO_STAGE: Final = MillisSpan(0)
-CHANGES_SHOWN: Final = 5
-_SEARCHES: Final = trio.CapacityLimiter(1)
-"""A book of sixteen thousand offers takes seconds: not where others wait for the node."""
 
 
 async def why_no_match(node: Node, name: str) -> WhyDocument:
@@ -78,54 +68,6 @@ def open_to(node: Node, file: JobFile) -> tuple[list[Offer], dict[str, int]]:
         else:
             shut_out[why] = shut_out.get(why, 0) + 1
     return found, shut_out
-
-
-async def changes_for(offers: Iterable[Offer], wish: Wish, known_of: KnownOf) -> tuple[Change, ...]:
-    """See smallest_changes; what is known of owners is read here, and the rest is done aside."""
-    offers = list(offers)
-    known = {offer.head: known_of(offer) for offer in offers}
-    search = partial(smallest_changes, offers, wish, lambda offer: known[offer.head])
-    changes = await trio.to_thread.run_sync(search, limiter=_SEARCHES)
-    return changes[:CHANGES_SHOWN]
-
-
-def funnel_documents(
-    sieved: Iterable[Sieved], wish: Wish, *, stage_ms: MillisSpan
-) -> tuple[FilterDocument, ...]:
-    """One for each filter."""
-    return tuple(
-        FilterDocument(
-            name=each.name,
-            asked=option_of(each.name, wish, stage_ms=stage_ms),
-            failed=each.failed,
-            left=each.left,
-        )
-        for each in sieved
-    )
-
-
-def change_documents(
-    changes: Iterable[Change], *, stage_ms: MillisSpan
-) -> tuple[ChangeDocument, ...]:
-    """What to type for each."""
-    return tuple(
-        ChangeDocument(
-            options=tuple(option_of_step(step, stage_ms=stage_ms) for step in change.steps),
-            matches=change.matches,
-            ppm=change.ppm,
-        )
-        for change in changes
-    )
-
-
-def unseen(node: Node) -> str:
-    """What this node cannot know of the market."""
-    if not node.is_light:
-        return ""
-    return (
-        "this light client hears no gossip: it asked the directory for what may fit, "
-        "and did not see offers of smaller classes or other continents"
-    )
 
 
 def _last_auction(node: Node, file: JobFile) -> AuctionRecord | None:

@@ -12,13 +12,14 @@ from p2pnode.api.market_documents import (
     BidDocument,
     BidListDocument,
     ClearedRow,
+    DepthStep,
     MarketDocument,
     MarketRow,
     NoWorkDocument,
 )
 from p2pnode.matching.book import Offer
-from p2pnode.matching.journal import Note
-from p2pnode.matching.work import cause_of, floor_of
+from p2pnode.matching.journal import Note, Result
+from p2pnode.matching.work import BIDDER_STALLED, cause_of, floor_of
 from p2pnode.network.peer_text import peer_text
 from p2pnode.node import Node
 from p2pnode.quantities import format_money
@@ -38,13 +39,18 @@ STATES: Final = {
 
 def bids_of(node: Node, *, since_ms: int, limit: int) -> BidListDocument:
     """What this owner was asked, newest first, and what came of it."""
-    notes = node.desk.journal.since(since_ms, node.ports.clock.now())
-    newest = notes[::-1]
+    newest = node.desk.journal.numbered(since_ms, node.ports.clock.now())[::-1]
     return BidListDocument(
-        items=tuple(map(_bid, newest[:limit])),
-        counts=dict(sorted(Counter(STATES[note.result] for note in notes).items())),
+        items=tuple(_bid(number, note) for number, note in newest[:limit]),
+        fill_ppm=_fill([note.result for _, note in newest]),
+        counts=dict(sorted(Counter(STATES[note.result] for _, note in newest).items())),
         left_out=max(0, len(newest) - limit),
     )
+
+
+def _fill(results: list[Result]) -> int | None:
+    won, over = results.count("won"), sum(result in {"won", "lost"} for result in results)
+    return won * 1_000_000 // over if over else None
 
 
 def no_work(node: Node, *, since_ms: int) -> NoWorkDocument:
@@ -69,7 +75,7 @@ def no_work(node: Node, *, since_ms: int) -> NoWorkDocument:
         money=posting.money,
         floor_micro=None if floor is None else floor[0],
         floor_wins=0 if floor is None else floor[1],
-        alert=None if alert is None else "BIDDER_STALLED",
+        alert=None if alert is None else BIDDER_STALLED,
         alert_why=alert or "",
     )
 
@@ -79,8 +85,9 @@ def _detail(notes: list[Note]) -> str:
     return Counter(_why(note) for note in notes).most_common(1)[0][0]
 
 
-def _bid(note: Note) -> BidDocument:
+def _bid(number: int, note: Note) -> BidDocument:
     return BidDocument(
+        number=number,
         seen_ms=note.seen_ms,
         renter=note.renter.hex(),
         gpus=note.need.gpus,
@@ -91,6 +98,7 @@ def _bid(note: Note) -> BidDocument:
         micro_per_gpu_hour=None if note.ask_micro is UNSET else note.ask_micro,
         state=STATES[note.result],  # type: ignore[arg-type]
         why=_why(note),
+        rank=None if note.cheaper is UNSET else note.cheaper + 1,
         rivals=None if note.rivals is UNSET else note.rivals,
         rival_micro=None if note.rival_micro is UNSET else note.rival_micro,
     )
@@ -156,13 +164,13 @@ def _row(of_class: int, tier: Tier, money: str, offers: list[Offer]) -> MarketRo
     )
 
 
-def _depth(asks: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+def _depth(asks: list[tuple[int, int]]) -> tuple[DepthStep, ...]:
     """Free GPUs at each ask or below, as the market would be bought up."""
     free, steps = 0, dict[int, int]()
     for ask, count in asks:
         free += count
         steps[ask] = free
-    rows = list(steps.items())
+    rows = [DepthStep(ask_micro=ask, free=free) for ask, free in steps.items()]
     every = max(1, -(-len(rows) // DEPTH_ROWS))
     return tuple(rows[::-1][::every][::-1])
 

@@ -132,6 +132,7 @@ class Owner:
     heard: list[Rfq] = field(default_factory=list)
     barred: dict[PublicKey, str] = field(default_factory=dict)
     journal: Journal = field(default_factory=lambda: Journal(MemoryCabinet()))
+    screened: dict[PublicKey, str] = field(default_factory=dict)
     lie: Reply | None = None
     """Said to every question, if it is there."""
 
@@ -162,6 +163,7 @@ class Owner:
             holds=Holds(MemoryCabinet()),
             who_is=who_is,
             bars=self.barred.get,
+            screens=lambda renter, _rfq: self.screened.get(renter.feed),
             admit_job=self._admit,
             on_grant=self.granted.append,
             journal=self.journal,

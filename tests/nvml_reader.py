@@ -39,6 +39,20 @@ async def read(probe: NvmlProbe) -> dict[str, object]:
     }
 
 
+async def look(probe: NvmlProbe) -> dict[str, object]:
+    """What the probe says that the GPUs do."""
+    try:
+        uses = await probe.use()
+    except Unavailable as error:
+        return {"unavailable": str(error)}
+    return {
+        "uses": [
+            {"unit": use.unit.hex(), "load_ppm": use.load_ppm, "processes": use.processes}
+            for use in uses
+        ]
+    }
+
+
 def prepare(state: Path, content: str | None) -> None:
     """Let the fake see this state from now on, or none at all."""
     if content is None:
@@ -59,7 +73,8 @@ async def main() -> None:
         while step.get("until_idle") and probe._hands.borrowed_tokens:
             # The hung thread sees the new state in wall time, which the test's clock does not tell.
             await trio.to_thread.run_sync(os.sched_yield)
-        sys.stdout.write(json.dumps(await read(probe)) + "\n")
+        said = await (look if step.get("look") else read)(probe)
+        sys.stdout.write(json.dumps(said) + "\n")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from p2pnode.api.market_documents import ChangeDocument
+
 
 class NetworkDocument(Struct, frozen=True, kw_only=True):
     """Which network this is."""
@@ -63,6 +65,8 @@ class StatusDocument(Struct, frozen=True, kw_only=True):
     rss_bytes: int
     bytes_moved: int
     """Sent and received since the start."""
+    alerts: tuple[str, ...]
+    """What the owner should look at: a code, and a sentence."""
     bytes_per_hour: int
     """Sent and received, by the last hour or as far as the node goes back."""
     up_ms: int
@@ -103,6 +107,10 @@ class OfferListDocument(Struct, frozen=True, kw_only=True):
     """First failing constraint -> how many offers it ruled out."""
     left_out: int
     """Offers that fit but are beyond the limit."""
+    changes: tuple[ChangeDocument, ...] = ()
+    """Where none fits: each would be enough, the smallest first."""
+    unseen: str = ""
+    """What this node did not look at, if anything."""
 
 
 class ArrivalDocument(Struct, frozen=True, kw_only=True):

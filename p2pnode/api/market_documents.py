@@ -69,6 +69,7 @@ class WhyDocument(Struct, frozen=True, kw_only=True):
 class BidDocument(Struct, frozen=True, kw_only=True):
     """One request for quote that this node saw as an owner, and what came of it."""
 
+    number: int
     seen_ms: int
     renter: str
     """Its feed key."""
@@ -82,6 +83,8 @@ class BidDocument(Struct, frozen=True, kw_only=True):
     state: Literal["WON", "OUTBID", "OPEN", "EXPIRED", "REFUSED"]
     why: str
     """Of a refusal its reason; of a lost bid what is known of rivals."""
+    rank: int | None
+    """Of our bid among the asks of rivals that fitted, 1 the lowest; null where not known."""
     rivals: int | None
     rival_micro: int | None
     """The lowest ask of others that fitted, in our book, then."""
@@ -93,6 +96,8 @@ class BidListDocument(Struct, frozen=True, kw_only=True):
     schema: str = "p2pnode.bid.list/1"
     items: tuple[BidDocument, ...]
     """Newest first."""
+    fill_ppm: int | None
+    """Of the bids that are over, how many won, in millionths; null if there is none."""
     counts: dict[str, int]
     """State -> how many, of all since then."""
     left_out: int
@@ -101,7 +106,7 @@ class BidListDocument(Struct, frozen=True, kw_only=True):
 class NoWorkDocument(Struct, frozen=True, kw_only=True):
     """`p2pnode why no-work`."""
 
-    schema: str = "p2pnode.no-work/1"
+    schema: str = "p2pnode.why.nowork/1"
     since_ms: int
     until_ms: int
     seen: int
@@ -122,6 +127,13 @@ class NoWorkDocument(Struct, frozen=True, kw_only=True):
     alert_why: str
 
 
+class DepthStep(Struct, frozen=True, kw_only=True):
+    """How many GPUs are free at this ask or below."""
+
+    ask_micro: int
+    free: int
+
+
 class MarketRow(Struct, frozen=True, kw_only=True):
     """One class of GPUs in one tier and money."""
 
@@ -134,8 +146,8 @@ class MarketRow(Struct, frozen=True, kw_only=True):
     ask_lowest: int | None
     ask_median: int | None
     ask_highest: int | None
-    depth: tuple[tuple[int, int], ...]
-    """(ask, free GPUs at this ask or below), rising; ten steps at most."""
+    depth: tuple[DepthStep, ...]
+    """Rising; ten steps at most."""
 
 
 class ClearedRow(Struct, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ class WindowTestOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class WindowName(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which window is meant."""
+    """Which window or rule is meant."""
 
     name: str
 
@@ -125,6 +125,21 @@ class AskLineDocument(Struct, frozen=True, kw_only=True):
     """Where the price comes from, in words."""
 
 
+class OwnUseDocument(Struct, frozen=True, kw_only=True):
+    """What is seen of one GPU's use by others than renters' jobs."""
+
+    unit: str
+    load_ppm: int
+    since_ms: int | None
+    """When it was found to be in use; null: it is not."""
+
+
+class UseOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`auto`: as it is seen; `never`, `now`: whatever is seen."""
+
+    mode: Literal["auto", "never", "now"]
+
+
 class AskShowDocument(Struct, frozen=True, kw_only=True):
     """`p2pnode ask show`."""
 
@@ -145,6 +160,11 @@ class AskShowDocument(Struct, frozen=True, kw_only=True):
     open_until_ms: int | None
     energy_micro_per_kwh: int | None
     watts: int | None
+    use_mode: Literal["auto", "never", "now"]
+    """Whether GPUs in own use are kept from renters; see `p2pnode ask yield`."""
+    own_use: tuple[OwnUseDocument, ...]
+    kept: int
+    """Units that are kept from renters for that now."""
 
 
 class AskChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -164,3 +184,62 @@ class AskSetDocument(Struct, frozen=True, kw_only=True):
 
     schema: str = "p2pnode.ask.set/1"
     applies: str = "now, to new leases"
+
+
+class RuleOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A rule that the owner wants."""
+
+    verdict: Literal["allow", "deny"]
+    kind: Literal["image", "renter", "region", "network"]
+    pattern: str
+
+
+class RuleDocument(Struct, frozen=True, kw_only=True):
+    """One rule."""
+
+    name: str
+    verdict: Literal["allow", "deny"]
+    kind: Literal["image", "renter", "region", "network"]
+    pattern: str
+    origin: Literal["config.toml", "allow add"]
+
+
+class RuleListDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode allow list`. Deny goes before allow; a kind without `allow` allows all."""
+
+    schema: str = "p2pnode.allow.list/1"
+    items: tuple[RuleDocument, ...]
+
+
+class RuleAddDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode allow add`."""
+
+    schema: str = "p2pnode.allow.add/1"
+    rule: RuleDocument
+    applies: str = "now, to new leases"
+
+
+class RuleRemoveDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode allow remove`."""
+
+    schema: str = "p2pnode.allow.remove/1"
+    name: str
+    applies: str = "now, to new leases"
+
+
+class RuleTestOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who and what would want in; null is not asked for."""
+
+    image: str | None = None
+    renter: str | None = None
+    region: str | None = None
+    address: str | None = None
+
+
+class RuleTestDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode allow test`."""
+
+    schema: str = "p2pnode.allow.test/1"
+    let_in: bool
+    why: str | None
+    """What a renter would be told."""

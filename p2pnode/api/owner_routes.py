@@ -12,6 +12,7 @@ from p2pnode.api.owner_documents import (
     AskShowDocument,
     PauseDocument,
     PauseOrder,
+    UseOrder,
     WindowAddDocument,
     WindowExportDocument,
     WindowListDocument,
@@ -35,6 +36,7 @@ class OwnerServices(Protocol):
     def set_ask(self, change: AskChange) -> AskSetDocument: ...
     def reset_ask(self) -> AskSetDocument: ...
     def pause(self, order: PauseOrder) -> PauseDocument: ...
+    def set_use(self, order: UseOrder) -> AskSetDocument: ...
     def resume(self) -> PauseDocument: ...
 
 
@@ -77,11 +79,15 @@ def owner_routes(services: OwnerServices) -> list[HTTPRouteHandler]:
     async def pause(data: JSONBody[PauseOrder]) -> PauseDocument:
         return services.pause(data)
 
+    @post("/v1/use", status_code=200)
+    async def set_use(data: JSONBody[UseOrder]) -> AskSetDocument:
+        return services.set_use(data)
+
     @post("/v1/resume", status_code=200)
     async def resume() -> PauseDocument:
         return services.resume()
 
     return [
         *(windows, add_window, remove_window, test_windows, export_windows),
-        *(ask, set_ask, reset_ask, pause, resume),
+        *(ask, set_ask, reset_ask, set_use, pause, resume),
     ]

@@ -68,6 +68,13 @@ def _notes(document: dict[str, Any]) -> list[str]:
             + ("" if until is None else f"{instant_words(until)} or ")
             + "p2pnode ask resume"
         )
+    if document["kept"]:
+        loads = [f"{item['load_ppm'] // 10_000} %" for item in document["own_use"]]
+        seen = f" (load {', '.join(loads)})" if loads else ""
+        lines.append(
+            f"{document['kept']} GPUs in own use{seen}, kept from renters; not so: "
+            "p2pnode ask yield never"
+        )
     if not document["open_now"]:
         lines.append("closed now; p2pnode window test --next 3d shows when it opens")
     elif document["open_until_ms"] is not None:
@@ -126,6 +133,22 @@ def reset(home: Path | None, as_json: bool) -> None:
         print_document(answer)
     else:
         say(f"ask as config.toml says, applies {answer['applies']}")
+
+
+@ask.command("yield")
+@click.argument("mode", type=click.Choice(["auto", "never", "now"]))
+@home_option
+@json_option
+def yield_to_me(mode: str, home: Path | None, as_json: bool) -> None:
+    """Keep GPUs that you use yourself from renters: when it is seen, never, or all of them now.
+
+    No new leases there, and bronze is asked to yield. It holds until it is set anew.
+    """
+    answer = post(find_home(home).socket, "/v1/use", {"mode": mode})
+    if as_json:
+        print_document(answer)
+    else:
+        say(f"own use {mode}, applies {answer['applies']}")
 
 
 @ask.command()

@@ -63,6 +63,8 @@ def status(home: Path | None, as_json: bool) -> None:
     }
     for name, text in lines.items():
         say(f"{name:<12} {text}")
+    for alert in document["alerts"]:
+        note(f"{alert}   see: p2pnode why no-work")
     if document["signing_held"] is not None:
         note(f"nothing is leased or rented now: {document['signing_held']}")
     if not document["neighbours"]:

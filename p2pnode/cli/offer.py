@@ -1,16 +1,21 @@
 """`p2pnode offer`: what is offered on the network, as this node has seen it."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from p2pnode.cli.client import get
 from p2pnode.cli.output import home_option, json_option, note, print_document, print_table, short
+from p2pnode.cli.since import for_option
 from p2pnode.cli.wanted import constraints_of, money_of, wanted_options
+from p2pnode.cli.watching import watch as watch_items
+from p2pnode.cli.why import change_lines
 from p2pnode.home import find_home
 from p2pnode.quantities import format_money, mib_ceil, parse_size, parse_span
 
+F = TypeVar("F", bound=Callable[..., Any])
 EXIT_NO_MATCH = 5
 
 
@@ -19,12 +24,24 @@ def offer() -> None:
     """See what is offered on the network."""
 
 
+def offer_options(command: F) -> F:
+    """What a node must have, in a search."""
+    for option in reversed(
+        (
+            click.option("--cpus", default=0, help="Least cores of the node."),
+            click.option("--memory", help="Least memory of the node, for example 64GB."),
+            click.option("--disk", help="Least disk of the node."),
+            click.option(
+                "--time", "span", help="For how long, for example 2h; limits on it are judged so."
+            ),
+        )
+    ):
+        command = option(command)
+    return wanted_options(command)
+
+
 @offer.command()
-@wanted_options
-@click.option("--cpus", default=0, help="Least cores of the node.")
-@click.option("--memory", help="Least memory of the node, for example 64GB.")
-@click.option("--disk", help="Least disk of the node.")
-@click.option("--time", "span", help="For how long, for example 2h; a limit on it is judged so.")
+@offer_options
 @click.option("--limit", default=50, show_default=True, help="Rows to show.")
 @home_option
 @json_option
@@ -37,6 +54,26 @@ def search(*, limit: int, home: Path | None, as_json: bool, **wanted: Any) -> No
         _print_offers(document, wanted["tier"].partition(",")[0])
     if not document["items"]:
         click.get_current_context().exit(EXIT_NO_MATCH)
+
+
+@offer.command()
+@offer_options
+@for_option
+@home_option
+@json_option
+def watch(*, for_ms: int | None, home: Path | None, as_json: bool, **wanted: Any) -> None:
+    """Say each offer that fits as it comes, changes or goes, until Ctrl-C."""
+    node = find_home(home).socket
+    query = query_of(wanted)
+    tier = wanted["tier"].partition(",")[0]
+    watch_items(
+        lambda: get(node, "/v1/offers", **query, limit=16_384)["items"],
+        key="key",
+        told=lambda item: (item["asks"], item["free"], item["units"]),
+        line=lambda what, item: "  ".join((f"{what:<8}", *_row(item, tier))),
+        for_ms=for_ms,
+        as_json=as_json,
+    )
 
 
 def query_of(wanted: dict[str, Any]) -> dict[str, Any]:
@@ -62,6 +99,7 @@ def _print_offers(document: dict[str, Any], tier: str) -> None:
             ("NODE", "GPU", "VRAM", "FREE", "ASK/GPU-H", "REGION", "ISOLATION"),
             [_row(item, tier) for item in items],
         )
+    note(*change_lines(document))
     fit = len(items) + document["left_out"]
     note(f"{fit} of {document['seen']} offers fit{_because(document['misfits'])}")
     if document["left_out"]:

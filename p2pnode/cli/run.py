@@ -9,11 +9,12 @@ from typing import IO, Any
 import click
 
 from p2pnode.cli.client import get, get_log, post
-from p2pnode.cli.exits import ENDED, exit_code
+from p2pnode.cli.exits import ENDED, EXIT_NO_MATCH, exit_code
 from p2pnode.cli.output import home_option, json_option, note, print_document, say, short
 from p2pnode.cli.preset import with_preset
 from p2pnode.cli.several import run_on_several
 from p2pnode.cli.wanted import constraints_of, instant_of, money_of, wanted_options
+from p2pnode.cli.why import print_hint
 from p2pnode.execution.run_log import gap_line
 from p2pnode.home import find_home
 from p2pnode.quantities import (
@@ -115,6 +116,8 @@ def run(
     if as_json:
         print_document(job)
     note(summary(job, output))
+    if exit_code(job) == EXIT_NO_MATCH:
+        print_hint(node, job["id"])
     click.get_current_context().exit(exit_code(job))
 
 

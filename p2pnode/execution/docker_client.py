@@ -69,6 +69,12 @@ class Docker:
         with self._asking():
             return _if_there(self._api.inspect_image, image)
 
+    def images(self) -> list[Json]:
+        """What is known of all images that are here, newest first."""
+        with self._asking():
+            found: list[Json] = self._api.images()
+        return sorted(found, key=lambda image: -int(image.get("Created") or 0))
+
     def load(self, archive: bytes) -> None:
         """The image is here."""
         with self._asking():

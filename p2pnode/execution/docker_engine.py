@@ -28,6 +28,7 @@ from p2pnode.execution.docker_records import (
 )
 from p2pnode.execution.docker_run import DockerRun, Threads
 from p2pnode.execution.engine import Ending, LogPart, Notice, Run, RunId
+from p2pnode.execution.image_names import digests_of
 from p2pnode.execution.run_log import read_part
 from p2pnode.execution.workspace import Workspace, workspace_of, write_notice
 from p2pnode.home import host_faults
@@ -111,6 +112,10 @@ class DockerEngine:
                     nursery.start_soon(self._watch, run)
         finally:
             self._docker.close()
+
+    async def images(self) -> tuple[bytes, ...] | None:
+        found = await self._threads.call(self._docker.images)
+        return tuple(dict.fromkeys(digest for image in found for digest in digests_of(image)))
 
     async def load(self, image: ImageArchive) -> None:
         """The image is in the engine. Raises LocalFault or Unavailable."""

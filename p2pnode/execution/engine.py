@@ -106,6 +106,12 @@ class Engine(Protocol):
     def description(self) -> str:
         """One line for receipts: what this engine enforces, and what it does not."""
 
+    async def images(self) -> tuple[bytes, ...] | None:
+        """SHA-256 of the images that runs may name, newest first; None where runs name none.
+
+        Raises LocalFault or Unavailable.
+        """
+
     async def start(self, run: Run) -> None:
         """Start the run; returns once it runs, or has ended already.
 

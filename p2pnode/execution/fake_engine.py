@@ -75,6 +75,8 @@ class FakeEngine:
         self._clock: Final = clock
         self._isolation: Final = isolation
         self._runs: dict[RunId, _Going] = {}
+        self.stock: tuple[bytes, ...] | None = None
+        """What `images` tells."""
 
     @property
     def isolation(self) -> Isolation:
@@ -83,6 +85,10 @@ class FakeEngine:
     @property
     def description(self) -> str:
         return f"{self._isolation}: simulated, nothing was executed"
+
+    async def images(self) -> tuple[bytes, ...] | None:
+        await trio.lowlevel.checkpoint()
+        return self.stock
 
     async def start(self, run: Run) -> None:
         await trio.lowlevel.checkpoint()

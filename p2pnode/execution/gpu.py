@@ -2,7 +2,9 @@
 
 from typing import Protocol
 
-from p2pnode.gpus import Gpu, SimulatedGpus
+import trio
+
+from p2pnode.gpus import Gpu, GpuUse, SimulatedGpus
 from protocol.signing import digest
 from protocol.units import PublicKey
 
@@ -12,6 +14,9 @@ class GpuProbe(Protocol):
 
     async def read(self) -> tuple[Gpu, ...]:
         """The GPUs that work now, in a stable order. Raises Unavailable if none can be asked."""
+
+    async def use(self) -> tuple[GpuUse, ...]:
+        """What they do now, as far as they tell. Raises Unavailable if none can be asked."""
 
 
 class SimulatedProbe:
@@ -32,3 +37,8 @@ class SimulatedProbe:
             )
             for index, kind in enumerate(alike)
         )
+
+    async def use(self) -> tuple[GpuUse, ...]:
+        """See GpuProbe. What does not exist is used by nobody."""
+        await trio.lowlevel.checkpoint()
+        return ()

@@ -10,7 +10,7 @@ from typing import Final
 import pynvml
 import trio
 
-from p2pnode.gpus import Gpu
+from p2pnode.gpus import Gpu, GpuUse
 from protocol.errors import Unavailable
 from protocol.signing import digest
 from protocol.units import Mebibytes, PublicKey
@@ -49,6 +49,8 @@ class NvmlProbe:
         self._feed = feed
         self._pci = pci
         self._hands = trio.CapacityLimiter(1)
+        self._is_held = False
+        self._seen: dict[str, int] = {}
         self.problems: tuple[str, ...] = ()
         """Why GPUs that may be there were left out of the last reading, one sentence each."""
 
@@ -67,6 +69,66 @@ class NvmlProbe:
             raise Unavailable(self.problems[0]) from error
         self.problems = reading.problems
         return tuple(reading.gpus.values())
+
+    async def use(self) -> tuple[GpuUse, ...]:
+        """See GpuProbe. The driver stays loaded from the first look on."""
+        try:
+            with trio.fail_after(READ_S_MAX):
+                return await trio.to_thread.run_sync(
+                    self._look, limiter=self._hands, abandon_on_cancel=True
+                )
+        except trio.TooSlowError:
+            raise Unavailable(f"NVML gave no answer within {READ_S_MAX} seconds") from None
+        except pynvml.NVMLError as error:
+            raise Unavailable(f"NVML does not tell: {error}") from error
+
+    def _look(self) -> tuple[GpuUse, ...]:
+        if not self._is_held:
+            try:
+                pynvml.nvmlInit()
+            except pynvml.NVMLError_LibraryNotFound:
+                return ()
+            self._is_held = True
+        try:
+            found = (_look_at(self._feed, index, self._seen) for index in _indices())
+            return tuple(use for use in found if use is not None)
+        except pynvml.NVMLError:
+            self._is_held = False
+            pynvml.nvmlShutdown()
+            raise
+
+
+def _indices() -> range:
+    return range(pynvml.nvmlDeviceGetCount())
+
+
+def _look_at(feed: PublicKey, index: int, seen: dict[str, int]) -> GpuUse | None:
+    """What one GPU does; `seen` has the time of the newest sample of each, by the driver."""
+    try:
+        device = pynvml.nvmlDeviceGetHandleByIndex(index)
+        uuid: str = pynvml.nvmlDeviceGetUUID(device)
+        load = int(pynvml.nvmlDeviceGetUtilizationRates(device).gpu)
+        processes = _processes(device, uuid, seen)
+    except (pynvml.NVMLError, UnicodeDecodeError):
+        return None
+    return GpuUse(unit=unit_of(feed, uuid), load_ppm=load * 10_000, processes=processes)
+
+
+def _processes(
+    device: object, uuid: str, seen: dict[str, int]
+) -> tuple[tuple[int, int], ...] | None:
+    try:
+        samples = pynvml.nvmlDeviceGetProcessUtilization(device, seen.get(uuid, 0))
+    except pynvml.NVMLError_NotFound:
+        return ()  # nobody has used it since
+    except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
+        return None
+    newest: dict[int, tuple[int, int]] = {}
+    for sample in samples:
+        found = (int(sample.timeStamp), int(sample.smUtil))
+        newest[int(sample.pid)] = max(found, newest.get(int(sample.pid), found))
+    seen[uuid] = max((time for time, _ in newest.values()), default=seen.get(uuid, 0))
+    return tuple((pid, share * 10_000) for pid, (_, share) in sorted(newest.items()))
 
 
 def _read(feed: PublicKey, pci: Path) -> _Reading:

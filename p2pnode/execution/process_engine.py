@@ -78,6 +78,9 @@ class ProcessEngine:
             "isolated"
         )
 
+    async def images(self) -> None:
+        await trio.lowlevel.checkpoint()
+
     async def start(self, run: Run) -> None:
         if run.image is not None:
             raise LocalFault(

@@ -26,6 +26,7 @@ from protocol.codec import (
 from protocol.job import Input, Job, digest_of_job
 from protocol.lease import Quorum, Witnesses
 from protocol.limits import JOB_BYTES_MAX, OUTCOME_BYTES_MAX, SEAL_BYTES
+from protocol.scoring import Weights
 from protocol.tick import Outcome
 from protocol.units import Micros, Millis, MillisSpan, PublicKey
 from protocol.wire import Envelope
@@ -39,6 +40,8 @@ leased. `fetching`: ended, output on its way. `settling`: all is here, accounts 
 ENDED: tuple[State, ...] = ("done", "failed")
 
 JOBFILE_BYTES_MAX = 1_048_576
+RESTART_MS = 120_000
+"""To find another owner and to begin there: what was measured on clusters of others."""
 
 
 class TakingRecord(Wire, frozen=True, kw_only=True):
@@ -149,6 +152,7 @@ class JobFile(Wire, frozen=True, kw_only=True):
         """What is asked of the market now."""
         resting = (each.owner for each in self.resting if each.until_ms > now)
         total = None if self.total_max is UNSET else self.total_max - self.paid_micro
+        job = decode(self.job, Job, size_max=JOB_BYTES_MAX)
         return Order(
             need=self.need,
             tier=self.tier,
@@ -163,14 +167,21 @@ class JobFile(Wire, frozen=True, kw_only=True):
             witnesses=() if self.witnesses is UNSET else self.witnesses,
             quorum=0 if self.quorum is UNSET else self.quorum,
             start_ms=self.start_ms if self.start_ms is not UNSET and self.start_ms > now else None,
-            bytes_to_move=_bytes_to_move(self.job),
+            image=_image(job),
+            bytes_to_move=0 if job.input is UNSET else job.input.bytes,
+            weights=Weights(redo_ms=_redo_ms(self)),
         )
 
 
-def _bytes_to_move(raw: bytes) -> int:
-    """What an owner must load before the job runs, as far as this node knows: the input."""
-    archive = decode(raw, Job, size_max=JOB_BYTES_MAX).input
-    return 0 if archive is UNSET else archive.bytes
+def _image(job: Job) -> bytes | None:
+    """The digest of the image that the job names."""
+    return None if job.image is UNSET else bytes.fromhex(job.image.rpartition(":")[2])
+
+
+def _redo_ms(file: JobFile) -> MillisSpan:
+    """What one interruption costs: half of what lies between two checkpoints, or of all."""
+    lost = file.span_ms if file.checkpoint_ms is UNSET else file.checkpoint_ms
+    return MillisSpan(RESTART_MS + min(lost, file.span_ms) // 2)
 
 
 def taking_record(taking: Taking) -> TakingRecord:

@@ -245,12 +245,13 @@ class _Bound:
         kept = (rows.quantities[part] - self._wanted) & _GUARDS == _GUARDS
         if self._ask_max < math.inf:
             kept &= rows.facts[ASK, part] <= self._ask_max
-        at = kept.nonzero()[0] + piece.start
         for mask in self._masks:
-            at = at[(rows.properties[at] & mask) != 0]
+            kept &= rows.properties[part] & mask != 0
+        at = kept.nonzero()[0]
+        at += piece.start
         low = self._low(rows, at)
-        near = low <= cutoff
-        if not near.all():
+        if cutoff < math.inf:
+            near = low <= cutoff
             at, low = at[near], low[near]
         return _Hits(rows, at, low) if len(at) else None
 
@@ -312,12 +313,13 @@ class _Picks:
     def __init__(self, query: Query) -> None:
         self._query = query
         self._found: list[Ranked] = []
+        self._best: list[Ranked] | None = None
         self.cutoff: float = math.inf
 
     def add(self, offer: Offer, score: Micros) -> None:
         """Take an offer into account."""
         insort(self._found, Ranked(score, offer.head[0], offer))
-        query = self._query
+        self._best, query = None, self._query
         if len(self._found) < query.least:
             return
         best = self.best()
@@ -329,6 +331,11 @@ class _Picks:
 
     def best(self) -> list[Ranked]:
         """The picks among what was found."""
+        if self._best is None:
+            self._best = self._chosen()
+        return self._best
+
+    def _chosen(self) -> list[Ranked]:
         query, band = self._query, self._band()
         chosen: list[Ranked] = []
         of_account: dict[PublicKey, int] = {}

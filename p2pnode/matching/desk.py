@@ -84,13 +84,17 @@ class Desk:
         holds: Holds,
         who_is: WhoIs,
         bars: Callable[[PublicKey], str | None],
+        screens: Callable[[Certificate, Rfq | None], str | None],
         admit_job: AdmitJob,
         on_grant: Callable[[Entry], None],
         journal: Journal,
         on_rfq: Callable[[Rfq], None],
         clock: WallClock,
     ) -> None:
-        """`bars` says why we do not deal with a renter at all."""
+        """`bars` says why nobody should deal with a renter, `screens` why its owner does not.
+
+        The latter knows a request for quote or, when a bid is taken, none.
+        """
         self._signer = signer
         self._genesis = genesis
         self._net = net_of(genesis)
@@ -99,6 +103,7 @@ class Desk:
         self._holds = holds
         self._who_is = who_is
         self._bars = bars
+        self._screens = screens
         self._admit_job = admit_job
         self._on_grant = on_grant
         self.journal: Final = journal
@@ -162,12 +167,12 @@ class Desk:
             if fault.rule not in {"rfq.stale", "rfq.future"}:
                 raise
             return sealed, self._no_quote(sealed, No("STALE", f"our clock says {now} ms"), now)
-        return sealed, self._quote(sealed, now)
+        return sealed, self._quote(sealed, self._who_is(peer), now)
 
-    def _quote(self, sealed: Sealed[Rfq], now: Millis) -> Reply:
+    def _quote(self, sealed: Sealed[Rfq], renter: Certificate, now: Millis) -> Reply:
         rfq = sealed.body
         self._on_rfq(rfq)
-        if why := self._bars(sealed.signer):
+        if why := self._bars(sealed.signer) or self._screens(renter, rfq):
             return self._no_quote(sealed, No("POLICY", why), now)
         if rfq.hold is not msgspec.UNSET and (
             why := self._holds.why_not(sealed.signer, rfq.need.gpus, now)
@@ -253,7 +258,7 @@ class Desk:
         if self._holds.is_kept_from(bid, now):
             no = No("TAKEN", "kept for another renter for a moment")
             return encode(self._no_lease(sealed, no, now))
-        if why := self._bars(sealed.signer):
+        if why := self._bars(sealed.signer) or self._screens(self._who_is(peer), None):
             return encode(self._no_lease(sealed, No("POLICY", why), now))
         job = None if take.job is msgspec.UNSET else take.job
         if sealed.body.renews is not msgspec.UNSET:

@@ -69,6 +69,8 @@ class Note(Wire, frozen=True, kw_only=True):
     """The lowest ask of others in our book that fitted then, in the same money."""
     rivals: UInt | UnsetType = UNSET
     """How many fitted; absent where nobody looked."""
+    cheaper: UInt | UnsetType = UNSET
+    """How many of them asked less than we bid."""
 
 
 class Page(Wire, frozen=True, kw_only=True):
@@ -79,8 +81,8 @@ class Page(Wire, frozen=True, kw_only=True):
     notes: Annotated[tuple[Note, ...], Meta(max_length=PAGE_NOTES)]
 
 
-Rivals = Callable[[Rfq, Millis], tuple[int, Micros | None] | None]
-"""rivals(request, now): how many offers of others fit it, and the lowest ask; None: not looked."""
+Rivals = Callable[[Rfq, Millis], tuple[Micros, ...] | None]
+"""rivals(request, now): the asks of others that fit it, lowest first; None: not looked."""
 
 
 def nobody(_rfq: Rfq, _now: Millis) -> None:
@@ -103,16 +105,15 @@ class Journal:
     def refused(self, rfq: Rfq, renter: PublicKey, now: Millis, no: tuple[Reason, str]) -> None:
         """We do not quote for this one."""
         reason, detail = no
-        note = self._note(rfq, renter, now, "refused")
+        note = self._note(rfq, renter, now, result="refused")
         self._add(replace(note, reason=reason, detail=detail[:200] or UNSET), now)
 
     def bid(self, rfq: Rfq, renter: PublicKey, now: Millis, made: tuple[Digest, Bid]) -> None:
         """We have made this bid."""
         digest, bid = made
         self._open[digest] = self._next
-        note = self._note(rfq, renter, now, "open")
-        ask, until = bid.micro_per_gpu_hour, bid.valid_until_ms
-        self._add(replace(note, ask_micro=ask, valid_until_ms=until), now)
+        note = self._note(rfq, renter, now, result="open", bid=bid.micro_per_gpu_hour)
+        self._add(replace(note, valid_until_ms=bid.valid_until_ms), now)
 
     def taken(self, digest: Digest, now: Millis, *, is_granted: bool) -> None:
         """A renter took the bid, which gave it a lease or not."""
@@ -127,7 +128,15 @@ class Journal:
 
     def since(self, instant: int, now: Millis) -> list[Note]:
         """The notes from this instant on, oldest first, each with what has come of it by now."""
-        return [_settled(note, now) for note in self._notes.values() if note.seen_ms >= instant]
+        return [note for _, note in self.numbered(instant, now)]
+
+    def numbered(self, instant: int, now: Millis) -> list[tuple[int, Note]]:
+        """As `since`, each with its number, which it keeps."""
+        return [
+            (number, _settled(note, now))
+            for number, note in self._notes.items()
+            if note.seen_ms >= instant
+        ]
 
     def write(self) -> None:
         """Keep what has changed. A disk that fails costs the notes, and is told to the log."""
@@ -145,9 +154,13 @@ class Journal:
                 return
             del self._changed[page]
 
-    def _note(self, rfq: Rfq, renter: PublicKey, now: Millis, result: Result) -> Note:
+    def _note(
+        self, rfq: Rfq, renter: PublicKey, now: Millis, *, result: Result, bid: Micros | None = None
+    ) -> Note:
         rivals = self._rivals(rfq, now)
-        count, lowest = (UNSET, None) if rivals is None else rivals
+        cheaper: int | UnsetType = UNSET
+        if rivals is not None and bid is not None:
+            cheaper = sum(ask < bid for ask in rivals)
         return Note(
             seen_ms=now,
             renter=renter,
@@ -159,8 +172,10 @@ class Journal:
             notice_ms=rfq.notice_ms,
             money=rfq.money,
             result=result,
-            rival_micro=UNSET if lowest is None else lowest,
-            rivals=count,
+            ask_micro=UNSET if bid is None else bid,
+            rival_micro=rivals[0] if rivals else UNSET,
+            rivals=UNSET if rivals is None else len(rivals),
+            cheaper=cheaper,
         )
 
     def _add(self, note: Note, now: Millis) -> None:

@@ -16,7 +16,7 @@ from p2pnode.matching.columns import Columns, Query, best_of
 from p2pnode.matching.order import Order
 from p2pnode.matching.preferences import unmet_ppm
 from p2pnode.matching.rows import Opinion
-from p2pnode.matching.search import Known, misfit, parts_of
+from p2pnode.matching.search import Known, Wish, misfit, parts_of, search
 from p2pnode.matching.spread import (
     LEAST,
     PER_ACCOUNT_MAX,
@@ -30,6 +30,11 @@ from protocol.gpu_class import GpuClass, gpu_class
 from protocol.units import Digest, Mebibytes, Millis, MillisSpan, PublicKey
 
 RTTS_KEPT_MAX: Final = 4_096
+SILENT_MS: Final = MillisSpan(15_000)
+"""An owner that could not be reached is held gone this long, whatever its advert says."""
+MEASURED_MAX: Final = 32
+"""Owners that are measured at once, where a renter wants none that is far."""
+UNPLACED_US: Final = 2**63
 REFLECTED_MS: Final = MillisSpan(90_000)
 """An advert that does not show a lease by then has not heard of it, or its owner is gone."""
 
@@ -59,6 +64,10 @@ class Thinks(Protocol):
     def bars(self, peer: PublicKey) -> str | None: ...
 
 
+def _unknown(_offer: Offer) -> None:
+    """How far an owner seems, to who has no place."""
+
+
 class Market:
     """Owned by the renter; the book tells it of each change."""
 
@@ -70,8 +79,10 @@ class Market:
         thinks: Thinks,
         lease: Callable[[Digest], Lease | None],
         clock: WallClock,
+        estimate_us: Callable[[Offer], int | None] = _unknown,
     ) -> None:
-        """`lease` is what the ledger has of a lease."""
+        """`lease` is what the ledger has of a lease, `estimate_us` how far an owner seems."""
+        self._estimate_us = estimate_us
         self._book = book
         self._own = own
         self._thinks = thinks
@@ -85,6 +96,7 @@ class Market:
         )
         self._rtt_ms: dict[PublicKey, int] = {}
         self._leased: dict[bytes, list[_Leased]] = {}
+        self._silent: dict[PublicKey, Millis] = {}
         self.tempo: Final = Tempo()
         book.follow(self)
 
@@ -93,6 +105,8 @@ class Market:
         if offer.signer == self._own:
             return
         self._columns.put(offer)
+        if offer.advert.issued_ms >= self._silent.get(offer.signer, 0):
+            self._silent.pop(offer.signer, None)
         self.tempo.note_advert(offer)
         leased = self._leased.pop(offer.head[0], [])
         if left := [each for each in leased if offer.advert.issued_ms < each.at_ms]:
@@ -111,6 +125,12 @@ class Market:
         """GPUs of this offer are ours, whatever its advert says until a newer one comes."""
         leased = _Leased(at_ms=self._clock.now(), lease=lease, gpus=gpus)
         self._leased.setdefault(offer.head[0], []).append(leased)
+
+    def note_silent(self, offer: Offer) -> None:
+        """Its owner could not be reached: it is left alone until it is heard of, or for a while."""
+        self._silent[offer.signer] = self._clock.now()
+        while len(self._silent) > RTTS_KEPT_MAX:
+            del self._silent[next(iter(self._silent))]
 
     def note_rtt(self, owner: PublicKey, rtt_ms: int) -> None:
         """How long an owner took to answer."""
@@ -156,6 +176,22 @@ class Market:
         ]
         return asked_of(best_of(query, found), seed=seed)
 
+    def unmeasured(self, wish: Wish) -> list[Offer]:
+        """Some of the offers that fit but for a round trip that is not known.
+
+        The nearest by their coordinates first, then the others, cheapest first: coordinates say
+        whom to measure, and nothing else.
+        """
+        if wish.rtt_ms_max is None:
+            return []
+        near = replace(wish, rtt_ms_max=None)
+        fits = search(self.offers(), near, self.known_of).fits
+        unknown = [offer for offer in fits if offer.signer not in self._rtt_ms]
+        # Sorting keeps the order of prices where no place is stated.
+        far_us = {id(offer): self._estimate_us(offer) for offer in unknown}
+        unknown.sort(key=lambda offer: UNPLACED_US if (far := far_us[id(offer)]) is None else far)
+        return unknown[:MEASURED_MAX]
+
     def known_of(self, offer: Offer) -> Known:
         """What we know of an offer's owner by ourselves."""
         return Known(
@@ -171,6 +207,8 @@ class Market:
             return "offender"
         if offer.signer in order.witnesses:
             return "witness"
+        if self._clock.now() - self._silent.get(offer.signer, -SILENT_MS) < SILENT_MS:
+            return "out of reach"
         return "failed before" if offer.signer in order.avoid else None
 
     def offers(self) -> list[Offer]:

@@ -69,6 +69,8 @@ class Order:
     """Whose cosignatures the renter wants before it accepts a grant."""
     quorum: int = 0
     """Of how many of them; 0 without any."""
+    image: bytes | None = None
+    """SHA-256 of the image that the job names."""
     start_ms: Millis | None = None
     """When it is to start; None: as soon as it can."""
     bytes_to_move: int = 0
@@ -95,5 +97,6 @@ class Order:
                 None if choice.reliability_ppm_min is UNSET else choice.reliability_ppm_min
             ),
             rtt_ms_max=None if choice.rtt_ms_max is UNSET else choice.rtt_ms_max,
+            image=self.image,
             may_be_busy=self.late_ms is not None or self.start_ms is not None,
         )

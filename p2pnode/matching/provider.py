@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import trio
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from p2pnode.clock import WallClock
 from p2pnode.gpus import Gpu
@@ -97,6 +97,8 @@ class Posting:
     timetable: Timetable = ALWAYS
     paused: bool = False
     """Nothing is offered until the owner says otherwise."""
+    in_use: frozenset[bytes] = frozenset()
+    """Units that the owner uses itself."""
     down_kbit_s: int | None = None
     """As the owner declares it; None is not told."""
     up_kbit_s: int | None = None
@@ -122,6 +124,14 @@ def stated_host(shelf: Shelf, posting: Posting) -> Host:
     )
 
 
+def _nothing() -> None:
+    """Of what an advert may leave out."""
+
+
+def _stated(value: bytes | None) -> bytes | UnsetType:
+    return UNSET if value is None else value
+
+
 class Provider:
     """Owns what we offer; the only maker of our adverts."""
 
@@ -138,7 +148,12 @@ class Provider:
         announce: Announce,
         rng: random.Random,
         clock: WallClock,
+        images: Callable[[], bytes | None] = _nothing,
+        place: Callable[[], bytes | None] = _nothing,
     ) -> None:
+        """`images`: the filter of those that are here; `place`: our coordinate."""
+        self._images = images
+        self._place = place
         self._signer = signer
         self._certificate = certificate
         self._genesis = genesis
@@ -163,11 +178,16 @@ class Provider:
 
     @property
     def use(self) -> dict[bytes, tuple[int, int]]:
-        """How many units of each group are not free now, and of how many."""
-        return {
-            shelf.group: (len(shelf.units) - self._free_of(shelf.units), len(shelf.units))
-            for shelf in self._shelves
-        }
+        """How many units of each group are leased now, and of how many; not those in own use."""
+        found = {}
+        for shelf in self._shelves:
+            units = self._unused(shelf)
+            found[shelf.group] = (len(units) - self._free_of(units), len(units))
+        return found
+
+    def _unused(self, shelf: Shelf) -> tuple[bytes, ...]:
+        """The units that their owner does not use itself."""
+        return tuple(unit for unit in shelf.units if unit not in self.posting.in_use)
 
     def stock(self, shelves: tuple[Shelf, ...]) -> None:
         """Offer these from now on."""
@@ -252,12 +272,14 @@ class Provider:
             gpu_class=gpu_class(shelf.vram),
             vram_mib=shelf.vram,
             units=len(shelf.units),
-            free=self._free_of(shelf.units),
+            free=self._free_of(self._unused(shelf)),
             tiers=tuple(_tier_ask(posting, shelf, tier) for tier in posting.tiers),
             money=posting.money,
             isolation=posting.isolation,
             region=posting.region,
             addresses=self._addresses(),
+            coordinate=_stated(self._place()),
+            images=_stated(self._images()),
             open_until_ms=UNSET if until is None else until,
             host=stated_host(shelf, posting),
             lease_ms_min=posting.lease_ms_min,

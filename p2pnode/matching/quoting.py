@@ -70,23 +70,10 @@ def quote(
         return No("POLICY", f"tier {rfq.tier} is not offered")
     if why := shortfall(rfq.need, shelf, posting):
         return No("SHAPE", why)
-    start = Millis(max(rfq.start_ms, now + LEAD_MS))
-    end = Millis(start + (rfq.end_ms - rfq.start_ms))
-    room = room_for(
-        rfq.need.gpus,
-        (start, end),
-        shelf=shelf,
-        turn_of=turn_of,
-        held=held,
-        bronze=bronze if _goes_before_bronze(rfq) else (),
-        now=now,
-    )
-    if room is None or (room.is_breaking and room.start_ms > latest_start(rfq)):
-        free = len(free_units(shelf, turn_of, start=start, end=end, held=held))
-        return No("TAKEN", f"{free} of {len(shelf.units)} GPUs are free then")
-    start, end = room.start_ms, Millis(room.start_ms + end - start)
-    if why := posting.timetable.why_closed(start, end, now=now):
-        return No("CLOSED", why)
+    room = _room(rfq, shelf, posting, turn_of, held, bronze, now)
+    if isinstance(room, No):
+        return room
+    start, end = room.start_ms, Millis(room.start_ms + rfq.end_ms - rfq.start_ms)
     if why := _moved(asked, least(posting, rfq.tier, start=start, end=end), told, posting.money):
         return No("PRICE_MOVED", why)
     return _bid(question, room, asked, shelf=shelf, posting=posting, now=now)
@@ -143,6 +130,39 @@ def _policy(rfq: Rfq, posting: Posting) -> str | None:
         least, most = map(format_span, (posting.lease_ms_min, posting.lease_ms_max))
         return f"leases of {least} to {most} only"
     return None
+
+
+def _room(  # noqa: PLR0917 - as `quote` has them
+    rfq: Rfq,
+    shelf: Shelf,
+    posting: Posting,
+    turn_of: TurnOf,
+    held: frozenset[bytes],
+    bronze: Iterable[Lease],
+    now: Millis,
+) -> Room | No:
+    """Units for the whole of the time, within our hours; bronze may have to go for it."""
+    start = Millis(max(rfq.start_ms, now + LEAD_MS))
+    end = Millis(start + (rfq.end_ms - rfq.start_ms))
+    if why := posting.timetable.why_closed(start, end, now=now):
+        return No("CLOSED", why)
+    held |= posting.in_use
+    room = room_for(
+        rfq.need.gpus,
+        (start, end),
+        shelf=shelf,
+        turn_of=turn_of,
+        held=held,
+        bronze=bronze if _goes_before_bronze(rfq) else (),
+        now=now,
+    )
+    if room is None or (room.is_breaking and room.start_ms > latest_start(rfq)):
+        free = len(free_units(shelf, turn_of, start=start, end=end, held=held))
+        return No("TAKEN", f"{free} of {len(shelf.units)} GPUs are free then")
+    moved_end = Millis(room.start_ms + end - start)
+    if why := posting.timetable.why_closed(room.start_ms, moved_end, now=now):
+        return No("CLOSED", why)
+    return room
 
 
 def _moved(asked: Micros, floor: Micros, told: Micros | None, money: str) -> str | None:

@@ -4,6 +4,7 @@ SPEC.md sections 9 and 12. What was seen, bid and chosen is kept, so that anybod
 """
 
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
@@ -23,7 +24,8 @@ from p2pnode.matching.judging import judged
 from p2pnode.matching.market import Market
 from p2pnode.matching.order import Order
 from p2pnode.matching.preferences import unmet_ppm
-from p2pnode.matching.search import search
+from p2pnode.matching.search import Wish, search
+from p2pnode.network.exchange import Refused
 from protocol.advert import Region
 from protocol.answers import check_bid
 from protocol.auction import Bid, Reply, Rfq, Take
@@ -44,6 +46,7 @@ QUOTE_S: Final = 1.2
 TAKE_S: Final = 1.5
 """An owner that has been asked to grant is waited for this long, within the request's life."""
 ROUNDS_MAX: Final = 6
+PINGS: Final = 2
 MISSED_MAX: Final = 256
 """Jobs without a match whose last auction is remembered."""
 
@@ -132,6 +135,7 @@ class Renter:
         weights = replace(order.weights, rates=order.choice.rates)
         answers = Hearing(seed=self._random_bytes(16), weights=weights)
         self._market.note_request(order.need)
+        await self.measure(order.wish(self._clock.now()))
         asked: set[bytes] = set()
         for _ in range(ROUNDS_MAX):
             answers.round += 1
@@ -151,6 +155,31 @@ class Renter:
         self._count_misfits(order, offers, answers)
         self._miss(order, answers.why)
         raise NoMatch(len(offers), answers.why, answers.record(len(offers)))
+
+    def _note_silence(self, offer: Offer, error: Exception) -> None:
+        """Who answers late, or that it may not sign now, is there."""
+        if isinstance(error, Unavailable) and not isinstance(error, Refused):
+            self._market.note_silent(offer)
+
+    async def measure(self, wish: Wish) -> None:
+        """Know the round trips to owners that fit, where the wish limits them."""
+        offers = self._market.unmeasured(wish)
+        if not offers:
+            return
+        with trio.move_on_after(QUOTE_S):
+            async with trio.open_nursery() as nursery:
+                for offer in offers:
+                    nursery.start_soon(self._ping, offer)
+
+    async def _ping(self, offer: Offer) -> None:
+        for _ in range(PINGS):  # the first may have to dial
+            began = trio.current_time()
+            try:
+                await self._ask(offer.certificate.peer_id, "ping", b"")
+            except (Unavailable, PeerFault):
+                return
+            took_s = trio.current_time() - began
+            self._market.note_rtt(offer.signer, math.ceil(took_s * 1_000))
 
     def _miss(self, order: Order, why: dict[str, int]) -> None:
         self.missed[order.job] = why
@@ -191,7 +220,8 @@ class Renter:
                 return
             bid = unpack(reply.yes, self._net, Bid)
             check_bid(bid, rfq, genesis=self._genesis, now=self._clock.now())
-        except Unavailable:
+        except Unavailable as error:
+            self._note_silence(offer, error)
             answers.count("unreachable")
         except PeerFault as fault:
             log.info("bid refused", extra={"owner": offer.signer.hex(), "rule": fault.rule})
@@ -270,7 +300,8 @@ class Renter:
             if reply.yes is not UNSET:
                 return await self._witnessed(taking, reply.yes, answers)
             self._note_refusal(reply, digest, offer, answers)
-        except (Unavailable, trio.TooSlowError):
+        except (Unavailable, trio.TooSlowError) as error:
+            self._note_silence(offer, error)
             answers.count("unreachable")
         except PeerFault as fault:
             log.info("grant refused", extra={"owner": taking.owner.hex(), "rule": fault.rule})

@@ -10,21 +10,25 @@ from protocol.advert import ask_for
 from protocol.auction import Rfq
 from protocol.units import Micros, Millis
 
+MINUTE_MS: Final = 60_000
 LOOK_MS: Final = 50
 """The book is read through at most so often, whoever asks us how much."""
+OFFERS_PER_MS: Final = 10
+"""A large one still less often: so that reading takes a twentieth of the time at most."""
 
 
 def rivals_in(offers: Callable[[], Iterable[Offer]]) -> Rivals:
     """Looks for rivals among these offers, which are none of ours."""
-    looked = Millis(0)
+    again_ms = 0
 
-    def rivals(rfq: Rfq, now: Millis) -> tuple[int, Micros | None] | None:
-        nonlocal looked
-        if 0 <= now - looked < LOOK_MS:
+    def rivals(rfq: Rfq, now: Millis) -> tuple[Micros, ...] | None:
+        nonlocal again_ms
+        if again_ms - MINUTE_MS < now < again_ms:
             return None
-        looked = now
-        fits = search(offers(), wish_of(rfq.need, rfq.tier, rfq.money)).fits
-        asks = [ask for offer in fits if (ask := ask_for(offer.advert, rfq.tier)) is not None]
-        return len(fits), Micros(min(asks)) if asks else None
+        others = list(offers())
+        again_ms = now + max(LOOK_MS, len(others) // OFFERS_PER_MS)
+        fits = search(others, wish_of(rfq.need, rfq.tier, rfq.money)).fits
+        asks = [ask_for(offer.advert, rfq.tier) for offer in fits]
+        return tuple(sorted(Micros(ask) for ask in asks if ask is not None))
 
     return rivals

@@ -16,6 +16,7 @@ from p2pnode.matching.gpu_names import is_model
 from protocol.advert import Advert, Host, Isolation, Tier, ask_for, is_closed
 from protocol.answers import ISOLATIONS
 from protocol.auction import Need
+from protocol.digest_filter import may_hold
 from protocol.lease import charge
 from protocol.units import Mebibytes, Micros, Millis, MillisSpan
 
@@ -56,6 +57,8 @@ class Wish:
     end_by_ms: Millis | None = None
     reliability_ppm_min: int | None = None
     rtt_ms_max: int | None = None
+    image: bytes | None = None
+    """SHA-256 of the one that the job names; only an owner that says what it has may lack it."""
     may_be_busy: bool = False
     """Also where all is leased: a better tier takes it back from bronze."""
 
@@ -288,6 +291,12 @@ def _total(offer: Offer, wish: Wish, _known: Known) -> str | None:
     return "total" if sum_ > wish.total_max else None
 
 
+def _image(offer: Offer, wish: Wish, _known: Known) -> str | None:
+    stated, named = offer.advert.images, wish.image
+    assert named is not None
+    return "image" if stated is not UNSET and not may_hold(stated, named) else None
+
+
 def _closed(offer: Offer, wish: Wish, _known: Known) -> str | None:
     assert wish.during is not None
     return "closed" if is_closed(offer.advert, *wish.during) else None
@@ -358,6 +367,7 @@ FILTERS: Final = (
     _host("disk", "disk_mib_min", lambda host: host.disk_mib),
     _host("down", "down_kbit_s_min", lambda host: host.down_kbit_s),
     _host("up", "up_kbit_s_min", lambda host: host.up_kbit_s),
+    Filter("image", _image, lambda wish: wish.image),
     Filter("closed", _closed, lambda wish: wish.during),
     Filter("gpus", _gpus, lambda wish: wish.gpus),
     Filter("tier", _tier, lambda wish: wish.tiers),

@@ -24,6 +24,8 @@ _OF_REASON: Final[dict[str, Cause]] = {
 }
 STALLED_MS: Final = MillisSpan(300_000)
 """Requests came in this time, and none was evaluated: something is wrong with us."""
+BIDDER_STALLED: Final = "BIDDER_STALLED"
+"""What an owner is alerted by then."""
 GRACE_MS: Final = MillisSpan(10_000)
 """How long an answer may take before it is missed."""
 CAME_MAX: Final = 1_024

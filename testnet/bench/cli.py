@@ -1,6 +1,7 @@
 """`p2pnode testnet bench …`."""
 
 import importlib
+from pathlib import Path
 
 import click
 
@@ -80,6 +81,56 @@ def catchup(entries: int, kills: int, seed: int, as_json: bool) -> None:
     """What moves between two nodes of which one is far behind, and what it costs to kill that."""
     module = importlib.import_module("testnet.bench.catchup")
     wish = module.CatchUpWish(entries=entries, kills=kills, seed=seed)
+    conclude(module.run(wish, note), as_json=as_json)
+
+
+@bench.command()
+@click.option("--offers", default=100_000, show_default=True, help="Offers in the book.")
+@click.option("--queries", default=1_000, show_default=True, help="Searches by each engine.")
+@click.option("--seed", default=1, show_default=True, help="What is offered and looked for.")
+@json_option
+def match(offers: int, queries: int, seed: int, as_json: bool) -> None:
+    """How soon the best of many offers are found, against SQLite and a pass over memory."""
+    module = importlib.import_module("testnet.bench.match")
+    wish = module.MatchWish(offers=offers, queries=queries, seed=seed)
+    conclude(module.run(wish, note), as_json=as_json)
+
+
+@bench.command()
+@click.option("--offers", default=2_000, show_default=True, help="Owners, with one GPU each.")
+@click.option("--seeds", default=3, show_default=True, help="Draws of owners and renters.")
+@json_option
+def auction(offers: int, seeds: int, as_json: bool) -> None:
+    """What a batch of renters pays in all, against the cheapest assignment there is."""
+    module = importlib.import_module("testnet.bench.auction")
+    conclude(module.run(module.AuctionWish(offers=offers, seeds=seeds), note), as_json=as_json)
+
+
+@bench.command()
+@click.option("--owners", default=1_000, show_default=True, help="Owners, with one GPU each.")
+@click.option("--requests", default=5_000, show_default=True, help="Requests that count.")
+@click.option("--seed", default=1, show_default=True, help="Prices, arrivals, lengths.")
+@json_option
+def conflict(owners: int, requests: int, seed: int, as_json: bool) -> None:
+    """How often renters with old news run into each other."""
+    module = importlib.import_module("testnet.bench.conflict")
+    wish = module.ConflictWish(owners=owners, requests=requests, seed=seed)
+    conclude(module.run(wish, note), as_json=as_json)
+
+
+@bench.command()
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(__file__).parents[3] / "shared" / "traces" / "openb",
+    help="Folder with the openb trace (default: shared/traces/openb beside the repository).",
+)
+@click.option("--seeds", default=1, show_default=True, help="Draws of requests and prices.")
+@json_option
+def packing(trace: Path, seeds: int, as_json: bool) -> None:
+    """How full a cluster gets by auctions, against best fit and gradient descent."""
+    module = importlib.import_module("testnet.bench.packing")
+    wish = module.PackingWish(folder=trace, seeds=seeds)
     conclude(module.run(wish, note), as_json=as_json)
 
 

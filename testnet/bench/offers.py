@@ -16,6 +16,19 @@ ASK_MEDIAN: Final = 950_000
 ASK_SIGMA: Final = 0.157
 """Of the logarithm: the spread of asks for one model that was measured on public markets."""
 
+CARDS: Final = (
+    ("NVIDIA GeForce RTX 3060", 12_288, 90_000),
+    ("Tesla T4", 15_360, 150_000),
+    ("NVIDIA GeForce RTX 3090", 24_576, 220_000),
+    ("NVIDIA GeForce RTX 4090", 24_564, 400_000),
+    ("NVIDIA L40S", 46_068, 870_000),
+    ("NVIDIA A100-SXM4-80GB", 81_920, 1_390_000),
+    ("NVIDIA H100 80GB HBM3", 81_559, 2_390_000),
+    ("NVIDIA H200", 143_771, 3_590_000),
+)
+"""Model, VRAM in MiB, median ask."""
+REGIONS: Final = tuple(f"{a}{b}" for a in "ABCDEF" for b in "VWXYZ")
+
 
 def drawn_ask(dice: random.Random, median: int = ASK_MEDIAN) -> Micros:
     """The price that one owner asks for an hour."""

@@ -10,7 +10,7 @@ from tests.live.commands import document, p2pnode, processes_of
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
 
-STEPS = 40
+STEPS = 80
 EVERY = 5
 """The job saves after so many steps: what it loses is less than one such interval."""
 JOB = f"""

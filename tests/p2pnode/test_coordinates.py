@@ -9,7 +9,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p2pnode.latency import Latency
+from p2pnode.latency import PROBE_S, Latency
 from p2pnode.network.coordinates import (
     COORDINATE_BYTES,
     ERROR_MAX_PPM,
@@ -94,29 +94,30 @@ def test_any_bytes_are_a_place_or_none(raw: bytes) -> None:
     assert len(encode_coordinate(Coordinate())) == COORDINATE_BYTES <= 32
 
 
-async def test_the_final_few_are_measured_and_the_silent_ones_lack(
-    autojump_clock: trio.abc.Clock,
+async def test_neighbours_are_measured_one_by_one_and_give_us_a_place(
+    autojump_clock: trio.abc.Clock, nursery: trio.Nursery
 ) -> None:
     clock = Clock()
     near, far, silent = (Owner(number, clock) for number in (10, 11, 12))
     delay_s = {near.peer: 0.004, far.peer: 0.09}
-    asked: list[PeerId] = []
+    noted: dict[bytes, int] = {}
 
     async def ask(peer: PeerId, kind: str, _body: bytes) -> bytes:
         assert kind == "ping"
-        asked.append(peer)
         if peer not in delay_s:
             raise Unavailable("gone")
         await trio.sleep(delay_s[peer])
         return b""
 
     offers = [owner.offer() for owner in (near, far, silent)]
-    latency = Latency(ask=ask, offers=lambda: offers, rng=Random(1))
+    latency = Latency(ask=ask, offers=lambda: offers, note=noted.__setitem__, rng=Random(1))
     assert latency.coordinate() is None
     assert latency.estimate_us(offers[0]) is None
-    assert await latency.measure(offers) == {near.peer: 4_000, far.peer: 90_000}
-    assert latency.estimate_us(offers[1]) == 90_000
-    assert latency.coordinate() is not None
-    asked.clear()
-    await latency.measure(offers)
-    assert set(asked) == {silent.peer}
+    await nursery.start(latency.run)
+    await trio.sleep(20 * PROBE_S)
+    assert noted == {near.key.public: 4, far.key.public: 90}
+    assert [latency.estimate_us(offer) for offer in offers] == [4_000, 90_000, None]
+    stated = latency.coordinate()
+    assert stated is not None
+    assert decode_coordinate(stated) is not None
+    nursery.cancel_scope.cancel()

@@ -95,9 +95,16 @@ def test_the_lowest_ask_of_those_that_fit_is_noted_and_the_book_is_not_read_at_e
     journal = Journal(MemoryCabinet(), rivals=rivals_in(lambda: offers))
     refuse(journal, make.NOW)
     refuse(journal, make.NOW + LOOK_MS - 1)
-    first, second = journal.since(0, make.NOW)
+    journal.bid(
+        make.rfq(),
+        RENTER,
+        Millis(make.NOW + LOOK_MS),
+        (BID, make.bid(micro_per_gpu_hour=Micros(500_000))),
+    )
+    first, second, third = journal.since(0, make.NOW)
     assert (first.rivals, first.rival_micro) == (2, Micros(400_000))
     assert (second.rivals, second.rival_micro) == (UNSET, UNSET)
+    assert (third.rivals, third.cheaper) == (2, 2)
 
 
 async def test_a_desk_notes_what_it_answers_and_what_is_taken() -> None:

@@ -199,3 +199,38 @@ def test_a_driver_that_hangs_is_unavailable_and_takes_one_thread(
         assert said["unavailable"] == "NVML gave no answer within 10 seconds"
         assert said["problems"] == [said["unavailable"]]
     assert len(well["gpus"]) == 1
+
+
+def test_what_runs_on_a_gpu_is_told_with_whose_it_is(
+    tmp_path: Path, library: Path, old_library: Path
+) -> None:
+    # M12
+    states = [gpu(load=63, pid=42, sm=60), gpu(load=5), gpu(load=63, pid=-1), gpu(handle=15)]
+    said = probe(tmp_path, library, *({"state": state, "look": True} for state in states))
+    unit = unit_of(FEED, "GPU-1").hex()
+    assert [answer["uses"] for answer in said] == [
+        [{"unit": unit, "load_ppm": 630_000, "processes": [[42, 600_000]]}],
+        [{"unit": unit, "load_ppm": 50_000, "processes": []}],
+        [{"unit": unit, "load_ppm": 630_000, "processes": None}],
+        [],
+    ]
+
+
+def test_a_driver_that_is_lost_while_it_is_looked_at_is_looked_for_again(
+    tmp_path: Path, library: Path
+) -> None:
+    well, lost, again = probe(
+        tmp_path,
+        library,
+        {"state": gpu(load=1), "look": True},
+        {"state": None, "look": True},
+        {"state": gpu(load=2), "look": True},
+    )
+    assert well["uses"][0]["load_ppm"] == 10_000
+    assert "uses" not in lost or lost["uses"] == []
+    assert again["uses"][0]["load_ppm"] == 20_000
+
+
+def test_without_a_driver_nothing_is_seen(tmp_path: Path) -> None:
+    (said,) = probe(tmp_path, None, {"state": "", "look": True})
+    assert said == {"uses": []}

@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
+from p2pnode.cli import run as run_command
 from p2pnode.cli.preset import with_preset
 from p2pnode.home import find_home
 from p2pnode.presets import presets_file, presets_of
@@ -92,3 +94,21 @@ def test_what_is_shown_can_be_written_down_again(tmp_path: Path) -> None:
     [preset] = tomllib.loads(shown)["preset"]
     assert preset == {"name": "tools", "image": f"lab/tools:1.2@{DIGEST}", "cuda": "12.4"}
     assert "pytorch " in run("preset", "list", home=tmp_path).stdout
+
+
+def test_a_job_of_a_preset_asks_for_its_image_and_its_cuda(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[dict[str, Any]] = []
+
+    def post(_node: Path, _path: str, order: dict[str, Any]) -> dict[str, Any]:
+        sent.append(order)
+        return {"id": "job-22222222"}
+
+    monkeypatch.setattr(run_command, "get", lambda *_: {"network": {"money": "TEST"}})
+    monkeypatch.setattr(run_command, "post", post)
+    write(tmp_path, OWN)
+    words = ["--preset", "tools", "--detach", "--home", str(tmp_path), "--", "true"]
+    assert CliRunner().invoke(run_command.run, words).exit_code == 0
+    [order] = sent
+    assert (order["image"], order["cuda_min"]) == (f"lab/tools:1.2@{DIGEST}", "12.4")

@@ -121,6 +121,7 @@ class Race:
             journal=Journal(self.cabinet),
             who_is=WHO.__getitem__,
             bars=lambda _renter: None,
+            screens=lambda _renter, _rfq: None,
             admit_job=lambda *_: self.maybe_die("before the GRANT"),
             on_grant=lambda _entry: self.maybe_die("before the answer"),
             on_rfq=lambda _rfq: None,

@@ -25,6 +25,8 @@ from p2pnode.money_views import money_views
 from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.reputation_views import reputation_of
 from p2pnode.status import arrivals_of, offers_of, services_of, status_of
+from p2pnode.why_views import why_no_match
+from p2pnode.work_views import bids_of, market_of, no_work
 from protocol.errors import LocalFault
 from tests.json_schema import faults
 from tests.make_job import make_submission
@@ -36,7 +38,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 def test_every_document_that_is_named_in_the_code_has_a_schema() -> None:
     texts = [path.read_text() for path in (ROOT / "p2pnode").rglob("*.py")]
-    named = {name for text in texts for name in re.findall(r'"(p2pnode\.[a-z.]+/\d+)"', text)}
+    named = {name for text in texts for name in re.findall(r'"(p2pnode\.[a-z.-]+/\d+)"', text)}
     assert named == set(DOCUMENTS)
     for name in DOCUMENTS:
         assert schema_of(name)["$id"] == name
@@ -114,6 +116,10 @@ async def test_what_a_node_tells_keeps_to_its_schemas(
         jobs.receipt(file.id),
         jobs.auction(file.id),
         jobs.leases(),
+        await why_no_match(renter, file.id),
+        bids_of(owner, since_ms=0, limit=9),
+        no_work(owner, since_ms=0),
+        market_of(renter, since_ms=0),
         jobs.take_back(None, YieldOrder()),
         ledger.ledger(),
         ledger.feed(renter.ports.ledger.feed.hex(), first=0, limit=9),

@@ -14,7 +14,7 @@ import trio
 from click.testing import CliRunner
 from msgspec.structs import replace
 
-from p2pnode import traffic
+from p2pnode import image_stock, latency, traffic
 from p2pnode.api.money_documents import ConfirmOrder
 from p2pnode.cli import books
 from p2pnode.cli.spend import spend
@@ -64,6 +64,8 @@ def idle_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
         (replication, "ROUND_S"),
         (spread, "SPREAD_S"),
         (traffic, "SAMPLE_S"),
+        (latency, "PROBE_S"),
+        (image_stock, "LOOK_S"),
     ):
         monkeypatch.setattr(module, name, IDLE_S)
 

@@ -187,6 +187,14 @@ class Libp2pTransport:
             if any(not connection.is_closed for connection in connections)
         )
 
+    def address_of(self, peer: PeerId) -> str | None:
+        """The IP address from which a peer is connected; None if it is not, or hides it."""
+        for connection in self._host.network.connections.get(ID(peer), ()):
+            remote = connection.muxed_conn.get_remote_address()
+            if remote is not None and not connection.is_closed:
+                return str(remote[0])
+        return None
+
     def addresses(self) -> tuple[str, ...]:
         bound = [
             str(address)

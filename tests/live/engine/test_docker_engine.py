@@ -26,6 +26,12 @@ async def test_containers_conform(
     await check(engine, Python())
 
 
+async def test_the_images_that_are_here_are_told(engine: DockerEngine) -> None:
+    assert engine._default_image is not None
+    named = bytes.fromhex(engine._default_image.removeprefix("sha256:"))
+    assert named in (await engine.images() or ())
+
+
 async def test_there_is_no_network_but_loopback(engine: DockerEngine) -> None:
     run = make_run(python("import socket; print([name for _, name in socket.if_nameindex()])"))
     assert await output_of(engine, run) == "['lo']\n"

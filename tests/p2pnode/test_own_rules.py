@@ -1,0 +1,146 @@
+"""An owner's rules on whole nodes: signed refusals with reasons, at once, kept, never undone."""
+
+from pathlib import Path
+
+import pytest
+import trio
+from msgspec.structs import replace
+
+from p2pnode.api.owner_documents import RuleOrder, RuleTestOrder
+from p2pnode.config import Workloads
+from p2pnode.jobs.jobfile import JobFile
+from p2pnode.network.memory_transport import MemoryHub
+from p2pnode.node import Node
+from p2pnode.rule_views import RuleViews
+from protocol.auction import Refusal
+from protocol.errors import LocalFault
+from protocol.wire import unpack
+from tests import make
+from tests.make_desk import Clock, Owner
+from tests.make_job import make_submission
+from tests.make_node import Party, Started, ended, stop
+
+
+@pytest.fixture
+def party(tmp_path: Path, nursery: trio.Nursery) -> Party:
+    return Party(tmp_path, nursery, MemoryHub())
+
+
+def views(node: Node) -> RuleViews:
+    return RuleViews(node.terms.rules)
+
+
+async def runs(renter: Started) -> JobFile:
+    return await ended(renter, renter.node.jobs.submit(make_submission(renter.node)).id)
+
+
+def key_of(renter: Started) -> str:
+    return renter.node.identity.feed.public.hex()
+
+
+async def test_a_denied_renter_gets_nothing_and_the_next_owner_serves_it(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    # M7
+    owner, renter = await party.add(ask=300_000), await party.add(ask=None)
+    await trio.sleep(3)
+    added = views(owner.node).add_rule(
+        RuleOrder(verdict="deny", kind="renter", pattern=key_of(renter))
+    )
+    file = await runs(renter)
+    assert file.state == "failed"
+    assert "policy" in str(file.why)
+    other = await party.add(ask=350_000)
+    await trio.sleep(3)
+    assert (await runs(renter)).state == "done"
+    assert len(other.node.books.leases()) == 1
+    views(owner.node).remove_rule(added.rule.name)
+    assert (await runs(renter)).state == "done"
+    assert len(owner.node.books.leases()) == 1
+
+
+async def test_an_image_that_is_not_wanted_costs_nobody_anything(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    # M7
+    renter = await party.add(ask=None)
+    dear = await party.add(ask=350_000)
+    picky = await party.start(
+        party.build(
+            ask=300_000,
+            choose=lambda config: replace(
+                config, workloads=Workloads(allow_images=("ghcr.io/me/*",))
+            ),
+        )
+    )
+    await trio.sleep(3)
+    assert (await runs(renter)).state == "done"
+    assert picky.node.desk.refused == {"POLICY": 1}
+    assert picky.node.books.leases() == []
+    assert len(dear.node.books.leases()) == 1
+    assert renter.node.standing.bars(picky.node.identity.feed.public) is None
+
+
+async def test_rules_hold_after_a_restart_and_never_end_a_lease(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    # M7
+    renter = await party.add(ask=None)
+    owner = await party.add(ask=300_000)
+    await trio.sleep(3)
+    job = renter.node.jobs.submit(make_submission(renter.node)).id
+    driver = renter.node.jobs.driver(job)
+    while driver.file.state != "running":
+        await driver.changed.wait()
+    views(owner.node).add_rule(RuleOrder(verdict="deny", kind="renter", pattern=key_of(renter)))
+    assert (await ended(renter, job)).state == "done"
+    await stop(owner)
+    again = await party.start(party.revive(owner.node))
+    await trio.sleep(3)
+    [item] = views(again.node).rules().items
+    assert (item.name, item.origin, item.pattern) == ("r1", "allow add", key_of(renter))
+    assert (await runs(renter)).state == "failed"
+
+
+async def test_what_is_said_of_rules_is_what_they_do(party: Party) -> None:
+    choice = Workloads(deny_regions=("FR",), allow_networks=("10.0.0.0/8",))
+    node = party.build(ask=1, choose=lambda config: replace(config, workloads=choice))
+    own = node.identity.certificate
+    tried = views(node).test_rules
+    assert tried(RuleTestOrder(region="DE")).let_in
+    assert tried(RuleTestOrder(region="FR")).why == "the owner denies renters of region FR"
+    assert tried(RuleTestOrder(region="FR", renter=own.root.hex())).let_in
+    assert not tried(RuleTestOrder(address="192.0.2.1")).let_in
+    assert [item.name for item in views(node).rules().items] == ["c1", "c2"]
+    for name, said in (("c1", "from config.toml"), ("r1", "No rule")):
+        with pytest.raises(LocalFault, match=said):
+            views(node).remove_rule(name)
+    with pytest.raises(LocalFault):
+        views(node).add_rule(RuleOrder(verdict="deny", kind="region", pattern="europe"))
+
+
+async def test_a_refusal_is_signed_and_says_why() -> None:
+    # M7
+    owner = Owner(1, Clock())
+    owner.screened[make.RENTER.public] = "the owner denies renters of region FR"
+    reply = await owner.ask("rfq", owner.rfq(region="FR"))
+    assert isinstance(reply.no, bytes)
+    refusal = unpack(reply.no, make.NET, Refusal)
+    assert refusal.signer == owner.key.public
+    assert (refusal.body.reason, refusal.body.detail) == (
+        "POLICY",
+        "the owner denies renters of region FR",
+    )
+
+
+async def test_a_renters_region_is_judged_with_its_question(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    renter = await party.add(ask=None)  # it says that it is in DE
+    owner = await party.add(ask=300_000)
+    await trio.sleep(3)
+    rule = RuleOrder(verdict="allow", kind="region", pattern="NL")
+    views(owner.node).add_rule(rule)
+    assert (await runs(renter)).state == "failed"
+    views(owner.node).add_rule(RuleOrder(verdict="allow", kind="region", pattern="DE"))
+    assert (await runs(renter)).state == "done"
