@@ -290,6 +290,7 @@ def submission_of(
         notice_signal=order.notice_signal,
         checkpoint_ms=_checkpoint_ms(order),
         fallback=_fallback(order),
+        lease_ms=None if order.lease_ms is None else MillisSpan(order.lease_ms),
         start_ms=None if order.start_ms is None else Millis(order.start_ms),
         primary=primary_of(order),
     )

@@ -14,6 +14,7 @@ from p2pnode.accounts import certificate_in
 from p2pnode.clock import WallClock
 from p2pnode.jobs.desk import LeaseOver
 from p2pnode.matching.book import Book
+from p2pnode.matching.let_go import letting_go
 from p2pnode.network.exchange import Exchange
 from p2pnode.network.peers import Peers
 from p2pnode.network.transport import Streams
@@ -22,6 +23,7 @@ from protocol.certificate import Certificate, read_certificate
 from protocol.codec import encode
 from protocol.errors import PeerFault, Unavailable
 from protocol.lease_stream import Kept, LeaseName
+from protocol.signing import Signer
 from protocol.units import Digest, PeerId, PublicKey
 
 log = logging.getLogger(__name__)
@@ -121,6 +123,16 @@ class Links:
         self._ledger.accept(entry.id, now, cosigned=cosigned)
         self._replication.tell(peer)
         return lease
+
+    async def let_go(self, signer: Signer, peer: PeerId, lease: Lease) -> None:
+        """Consent to the end of a lease before it begins. Raises Unavailable or PeerFault."""
+        entry = self._ledger.entry(lease.id)
+        body = None if entry is None else read_body(entry.draft)
+        if entry is None or not isinstance(body, Grant):
+            return
+        now, net = self._clock.now(), self._ledger.net
+        asked = letting_go(entry, body, signer=signer, net=net, now=now)
+        await self.ask(peer, "lease.settle", asked)
 
     async def stop_lease(self, peer: PeerId, lease: Digest) -> None:
         """Tell the owner to end the job. Raises Unavailable."""

@@ -214,6 +214,31 @@ class Node:
             clock=ports.clock,
         )
 
+    def _shop(self) -> Shop:
+        ports = self.ports
+        return Shop(
+            engine=ports.engine,
+            materials=ports.materials,
+            cabinet=ports.cabinet,
+            signer=self.identity.feed,
+            net=self.net,
+            clock=ports.clock,
+            is_simulated=self.provider.is_simulated,
+            device_of=lambda unit: self._device_of.get(unit, ""),
+            ask_renter=self.links.ask_feed,
+            height=self.books.height,
+            state_of=ports.ledger.lease,
+            bill=self.books.bill,
+            close=self.books.close,
+            lapse=self.books.lapse,
+            renewal_of=self.books.renewal_of,
+            preempt=self.books.preempt,
+            paid=self.settling.paid,
+            let_off=self.settling.let_off,
+            is_enough=self.credit_line.is_enough,
+            release_by_consent=self.books.release_by_consent,
+        )
+
     def _build_owner(self) -> None:
         ports, ledger = self.ports, self.ports.ledger
         self.market = Market(
@@ -226,27 +251,7 @@ class Node:
             note=self.market.note_rtt, rng=ports.rng,
         )  # fmt: skip
         self.workplace = Workplace(
-            shop=Shop(
-                engine=ports.engine,
-                materials=ports.materials,
-                cabinet=ports.cabinet,
-                signer=self.identity.feed,
-                net=self.net,
-                clock=ports.clock,
-                is_simulated=self.provider.is_simulated,
-                device_of=lambda unit: self._device_of.get(unit, ""),
-                ask_renter=self.links.ask_feed,
-                height=self.books.height,
-                state_of=ledger.lease,
-                bill=self.books.bill,
-                close=self.books.close,
-                lapse=self.books.lapse,
-                preempt=self.books.preempt,
-                paid=self.settling.paid,
-                let_off=self.settling.let_off,
-                is_enough=self.credit_line.is_enough,
-                release_by_consent=self.books.release_by_consent,
-            ),
+            shop=self._shop(),
             who_is=self.links.who_is,
             x25519=(self.identity.certificate.x25519, self.identity.x25519_secret),
             refuses=Policy(
@@ -265,6 +270,7 @@ class Node:
                 grant=ledger.grant,
                 granted=ledger.grant_for,
                 height=self.books.height,
+                lease=ledger.lease,
                 bronze=self.books.bronze,
                 take_back=self.workplace.preempt,
             ),

@@ -80,6 +80,14 @@ class OwnBooks:
             if lease.request.tier == "bronze" and lease.reason is None and lease.ended_ms > now
         ]
 
+    def renewal_of(self, lease: Digest) -> Lease | None:
+        """The accepted lease of ours in which the job of this one goes on, if there is one."""
+        found = (each for each in self.leases() if each.request.renews == lease)
+        open_ones = (
+            each for each in found if each.is_accepted and each.ended_ms > each.request.start_ms
+        )
+        return next(open_ones, None)
+
     def granted(self, entry: Entry) -> Lease:
         """The lease of a GRANT that we have just written."""
         lease = self._ledger.lease(entry.id)

@@ -31,7 +31,8 @@ def refusal_of(
         return "this node runs plain processes, and those only for its owner"
     if isolation != "process" and job.image is UNSET and genesis.kind != "test":
         return "the job names no image; give one by its digest, which is on this node's host"
-    if job.limits.time_ms > request.end_ms - request.start_ms:
+    is_longer = job.limits.time_ms > request.end_ms - request.start_ms
+    if is_longer and job.outlasts is UNSET:
         return "the job may run longer than the lease"
     if job.limits.memory_mib > host.memory_mib:
         return f"the job may use more than our {host.memory_mib} MiB"

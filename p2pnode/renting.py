@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from p2pnode.bookkeeping import Bookkeeping
 from p2pnode.config import Config
@@ -51,7 +52,7 @@ def build_renting(
         clock=ports.clock,
         region=own_region(config),
     )
-    jobs = _jobs(config, genesis, ports, links, keeping, renter, look_around)
+    jobs = _jobs(config, identity, genesis, ports, links, keeping, renter, look_around)
     pooling = Pooling(
         signer=identity.feed,
         genesis=genesis,
@@ -77,6 +78,7 @@ def build_renting(
 
 def _jobs(  # noqa: PLR0917 - each is one part
     config: Config,
+    identity: Identity,
     genesis: Genesis,
     ports: Ports,
     links: Links,
@@ -98,6 +100,7 @@ def _jobs(  # noqa: PLR0917 - each is one part
             lease=ports.ledger.lease,
             owed=keeping.accounts.owed,
             note_kept=links.note_kept,
+            let_go=partial(links.let_go, identity.feed),
             stop=links.stop_lease,
             look_around=look_around,
             call_witnesses=keeping.witnesses.call,

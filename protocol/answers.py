@@ -46,6 +46,7 @@ def check_answer(rfq: Sealed[Rfq], bid: Sealed[Bid]) -> None:
         and bid.signer == asked.owner
         and given.group == asked.group
         and given.tier == asked.tier
+        and given.renews == asked.renews
         and given.money == asked.money
     )
     if not same:
@@ -109,7 +110,7 @@ def check_takes(request: Sealed[LeaseRequest], bid: Sealed[Bid]) -> None:
         and asked.micro_per_gpu_hour == given.micro_per_gpu_hour
         and asked.period_ms == given.period_ms
         and (asked.notice_ms, asked.lapse_ms) == (given.notice_ms, given.lapse_ms)
-        and asked.remedy_ppm == given.remedy_ppm
+        and (asked.remedy_ppm, asked.renews) == (given.remedy_ppm, given.renews)
         and asked.terms == digest_of_terms(given.terms)
     )
     if not same:

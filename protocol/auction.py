@@ -76,6 +76,8 @@ class Rfq(Wire, frozen=True, kw_only=True):
     """The lease may start so late, if units must be taken back from bronze for it first."""
     notice_ms: Span
     money: CurrencyCode
+    renews: Hash | UnsetType = UNSET
+    """A lease of ours with this owner, after which this one is to go on with its job."""
     region: Region | UnsetType = UNSET
     """The renter's own, self-declared, for owners who choose among renters by it."""
     hold: Literal["yes"] | UnsetType = UNSET
@@ -127,6 +129,8 @@ class Bid(Wire, frozen=True, kw_only=True):
     period_ms: Span
     notice_ms: Span
     lapse_ms: Span
+    renews: Hash | UnsetType = UNSET
+    """As in the question."""
     remedy_ppm: Share | UnsetType = UNSET
     """Part of the charge for the whole time that the owner lets off if its host fails the job."""
     terms: Terms

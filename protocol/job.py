@@ -69,6 +69,8 @@ class Job(Wire, frozen=True, kw_only=True):
     """What the job saved at its last owner; unpacked where it saves."""
     notice_signal: NoticeSignal | UnsetType = UNSET
     """The job handles this one: its first process gets it with the notice."""
+    outlasts: Literal["yes"] | UnsetType = UNSET
+    """Present: its time limit may be longer than its lease, which is renewed in time."""
     limits: JobLimits
     nonce: Id16
     """Makes equal jobs different, so that the digest in the ledger tells nobody what was run."""

@@ -76,6 +76,8 @@ class LeaseRequest(Wire, frozen=True, kw_only=True):
     """How long a grant without a job holds the units before the owner may let it lapse."""
     remedy_ppm: Share | UnsetType = UNSET
     """As in the bid."""
+    renews: Hash | UnsetType = UNSET
+    """As in the bid: the lease whose job goes on in this one."""
     terms: Hash
     job: Hash | UnsetType = UNSET
     """Digest of the sealed job description."""

@@ -54,10 +54,20 @@ class Saved(Wire, frozen=True, kw_only=True):
 
 
 Cause = Literal[
-    "exit", "signal", "memory", "time", "disk", "pids", "stopped", "preempted", "engine"
+    "exit",
+    "signal",
+    "memory",
+    "time",
+    "disk",
+    "pids",
+    "stopped",
+    "preempted",
+    "renewed",
+    "engine",
 ]
 """Why a job ended: by itself, by a signal of its own, at a limit, because the owner or the lease
-ended it, because the owner took the units back, or because the engine or its host failed."""
+ended it, because the owner took the units back, not at all but in the next lease, or because the
+engine or its host failed."""
 
 
 class Outcome(Wire, frozen=True, kw_only=True):

@@ -91,6 +91,8 @@ class JobOrder(Constraints, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     after_preemptions: int | None = None
     """So many interruptions are enough: from then on `then_tier` is asked for."""
     then_tier: Tier = "silver"
+    lease_ms: int | None = None
+    """No lease is taken for longer, and the next one in time; by default one for all of it."""
     start_ms: int | None = None
     """When it is to start; by default as soon as it can."""
     primary: PrimaryUse | None = None

@@ -77,6 +77,7 @@ POLL_S = 0.2
 )
 @click.option("--after-preemptions", type=int, help="So many interruptions are enough.")
 @click.option("--then", default="silver", show_default=True, help="The tier after them.")
+@click.option("--lease", help="Take leases of at most this, for example 1h, and renew them.")
 @click.option("--start", help="When to start, for example 2026-12-24T20:00Z; for --tier gold.")
 @click.option(
     "--primary",
@@ -142,6 +143,7 @@ def order_of(money: str, wanted: dict[str, Any]) -> dict[str, Any]:
         "checkpoint_ms": parse_span(wanted["checkpoint"]) if wanted["checkpoint"] else None,
         "after_preemptions": wanted["after_preemptions"],
         "then_tier": wanted["then"],
+        "lease_ms": parse_span(wanted["lease"]) if wanted["lease"] else None,
         "start_ms": instant_of(wanted["start"]) if wanted["start"] else None,
         "primary": wanted["primary"],
     }

@@ -1,11 +1,14 @@
 """What a worker reads off its lease and its job. Pure."""
 
+from collections.abc import Callable
+
 from msgspec import UNSET
 
 from ledger.fold import Lease
+from p2pnode.execution.engine import Ending, Run, RunId
 from p2pnode.execution.workspace import Parcel
 from protocol.job import Input, Job
-from protocol.units import Millis
+from protocol.units import Digest, Millis
 
 
 def parcels_of(job: Job) -> dict[Parcel, Input | None]:
@@ -20,3 +23,31 @@ def lapse_ms(lease: Lease) -> Millis:
     """Until when the units are held for a renter that does not come."""
     request = lease.request
     return Millis(min(request.start_ms + request.lapse_ms, request.end_ms))
+
+
+def root_of(lease: Lease, state_of: Callable[[Digest], Lease | None]) -> Digest:
+    """The lease in which the run of this one began: itself, or the first that was renewed."""
+    before: Lease | None = lease
+    while before is not None and before.request.renews is not UNSET:
+        lease, before = before, state_of(Digest(before.request.renews))
+    return lease.id if before is None else before.id
+
+
+def run_of(job: Job, lease: Lease, run_id: RunId, device_of: Callable[[bytes], str]) -> Run:
+    """What the engine is to run."""
+    units = tuple(each.unit for each in lease.request.units)
+    return Run(
+        id=run_id,
+        argv=job.argv,
+        variables=job.variables,
+        image=None if job.image is UNSET else job.image,
+        units=units,
+        devices=tuple(device for device in map(device_of, units) if device),
+        limits=job.limits,
+    )
+
+
+def is_cut(ending: Ending) -> bool:
+    """Whether a job that was told to save did not end well by itself."""
+    by_itself = ending.cause == "exit" and ending.exit_code == 0
+    return not by_itself and ending.cause in {"stopped", "signal", "exit"}

@@ -17,15 +17,24 @@ RunId = NewType("RunId", str)
 """The lease's id in lower-case hex; it names the run's workspace too, see `workspace_of`."""
 
 Cause = Literal[
-    "exit", "signal", "memory", "time", "disk", "pids", "stopped", "preempted", "engine"
+    "exit",
+    "signal",
+    "memory",
+    "time",
+    "disk",
+    "pids",
+    "stopped",
+    "preempted",
+    "renewed",
+    "engine",
 ]
 """Why a run ended.
 
 `exit`: by itself; `exit_code` says how, 127 if there is no such program and 126 if it cannot be
 executed. `signal`: by a signal that the engine did not send. `memory`, `time`, `disk`, `pids`: the
 engine ended it at that limit, or the kernel did. `stopped`: the node asked for it. `preempted`: the
-same after a notice, which no engine tells. `engine`: the engine or its host failed; the job is not
-to blame.
+same after a notice; `renewed`: it goes on in the next lease; neither is told by an engine.
+`engine`: the engine or its host failed; the job is not to blame.
 """
 
 

@@ -21,11 +21,12 @@ log = logging.getLogger(__name__)
 class Saves:
     """Owns both records; each is durable before anybody sees it."""
 
-    def __init__(self, shop: Shop, lease: Lease, job: Job | None) -> None:
+    def __init__(self, shop: Shop, lease: Lease, job: Job | None, run_id: RunId) -> None:
+        """`run_id` is the run, which may have begun in an earlier lease."""
         self._shop = shop
         self._lease = lease
         self._job = job
-        self._run_id: Final = RunId(lease.id.hex())
+        self._run_id: Final = run_id
         self._looking: Final = trio.Lock()
 
     @property
@@ -89,4 +90,4 @@ class Saves:
         return MillisSpan(max(0, ran) * len(request.units))
 
     def _name(self, name: str) -> str:
-        return f"leases/{self._run_id}/{name}"
+        return f"leases/{self._lease.id.hex()}/{name}"

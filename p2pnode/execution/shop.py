@@ -39,6 +39,8 @@ class Shop:
     """State a lease up to this tick; once for each, however often it is called."""
     lapse: Callable[[Lease], None]
     """Let the units of a lease without a job go. Raises LocalFault."""
+    renewal_of: Callable[[Digest], Lease | None]
+    """The accepted lease in which the job of this one goes on; None if there is none."""
     preempt: Callable[[Lease, Millis], Millis | None]
     """Take a bronze lease's units back, not before then; when, or None if it ends before."""
     paid: Callable[[Lease], Micros]

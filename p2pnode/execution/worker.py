@@ -5,7 +5,6 @@ started again after a crash goes on where the last one was.
 """
 
 import logging
-from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -13,12 +12,13 @@ import trio
 from msgspec import UNSET
 
 from ledger.fold import Lease
-from p2pnode.execution.course import lapse_ms, parcels_of
-from p2pnode.execution.engine import Ending, Notice, Run, RunId
+from p2pnode.execution.course import is_cut, lapse_ms, parcels_of, root_of, run_of
+from p2pnode.execution.engine import Ending, Notice, RunId
 from p2pnode.execution.meter import Meter
 from p2pnode.execution.remedies import let_off
 from p2pnode.execution.saves import Saves
 from p2pnode.execution.shop import Shop
+from p2pnode.execution.stopping import RETRY_ENGINE_S, STOP_GRACE_MS, give_up, stop_run
 from p2pnode.execution.workspace import Parcel
 from p2pnode.kept import LOST
 from protocol.errors import LocalFault, PeerFault, Unavailable
@@ -33,8 +33,6 @@ log = logging.getLogger(__name__)
 KEPT_MS: Final = MillisSpan(3_600_000)
 """A renter who was away finds log and output this long after the end of its lease."""
 ASK_AGAIN_S: Final = 300
-STOP_GRACE_MS: Final = MillisSpan(10_000)
-RETRY_ENGINE_S: Final = 1.0
 WARNED_MS_MAX: Final = MillisSpan(3_600_000)
 """A job is not told earlier than this that its units are taken back."""
 RETURN_MS: Final = MillisSpan(30_000)
@@ -48,7 +46,7 @@ class Worker:
         self._shop = shop
         self.lease: Final = lease
         self.job: Final = job
-        self.run_id: Final = RunId(lease.id.hex())
+        self.run_id: Final = RunId(root_of(lease, shop.state_of).hex())
         self._parcel_came = trio.Event()
         self.ended: Final = trio.Event()
         """The outcome can be handed out."""
@@ -59,7 +57,7 @@ class Worker:
         self._noticed: Final = trio.Event()
         """The units are taken back."""
         self._staging: Final = trio.CancelScope()
-        self.saves: Final = Saves(shop, lease, job)
+        self.saves: Final = Saves(shop, lease, job, self.run_id)
         self.was_started = shop.cabinet.get(self._name("began")) is not None
         """The engine knows the run, so it has a log."""
         self.meter: Final = Meter(shop, lease)
@@ -69,6 +67,16 @@ class Worker:
     def outcome(self) -> bytes | None:
         """The sealed outcome, once there is one."""
         return self._shop.cabinet.get(self._name("outcome"))
+
+    @property
+    def leaves_run(self) -> bool:
+        """Whether the run is another lease's by now, or still."""
+        raw = self.outcome
+        if raw is None:
+            return False
+        cause = unpack(raw, self._shop.net, Outcome).body.cause
+        is_another = self.lease.request.renews is not UNSET and not self.was_started
+        return cause == "renewed" or is_another
 
     def parcel_came(self) -> None:
         """Something that the job starts with is whole."""
@@ -143,6 +151,8 @@ class Worker:
         started = self._now()
         if self._is_preempted():
             self._heed()
+        if self.lease.request.renews is not UNSET:
+            return await self._go_on(started)
         parcels = parcels_of(job)
         try:
             with self._staging:
@@ -154,28 +164,32 @@ class Worker:
                 await self._sleep_until(self.lease.request.start_ms)
             if self._staging.cancel_called:
                 # Unless we died between its start and our note of it.
-                await self._give_up()
+                await give_up(self._shop.engine, self.run_id)
                 # Both sign that nothing is owed, so that the renter need not wait for more.
                 await self.meter.tick(MillisSpan(0), until=self._end_ms())
                 return self._failed("stopped", "ended before it began", started)
-            await self._shop.engine.start(self._run_of(job))
+            await self._shop.engine.start(
+                run_of(job, self.lease, self.run_id, self._shop.device_of)
+            )
         except PeerFault as fault:
             return self._failed("engine", f"the input is refused: {fault.rule}", started)
         except (LocalFault, Unavailable) as fault:
             return self._failed("engine", str(fault), started)
         return await self._watch()
 
-    def _run_of(self, job: Job) -> Run:
-        units = tuple(each.unit for each in self.lease.request.units)
-        return Run(
-            id=self.run_id,
-            argv=job.argv,
-            variables=job.variables,
-            image=None if job.image is UNSET else job.image,
-            units=units,
-            devices=tuple(device for device in map(self._shop.device_of, units) if device),
-            limits=job.limits,
-        )
+    async def _go_on(self, started: Millis) -> Ending:
+        """The run is that of the lease before, which leaves it to us at its end."""
+        with self._staging:
+            await self._sleep_until(self.lease.request.start_ms)
+        if self._staging.cancel_called or self._end_ms() <= self.lease.request.start_ms:
+            await self.meter.tick(MillisSpan(0), until=self._end_ms())
+            return self._failed("stopped", "ended before it began", started)
+        return await self._watch()
+
+    def _is_renewed(self) -> bool:
+        """Whether the run is to go on in another lease."""
+        is_over = self._now() >= self._end_ms() and not self.stop_asked.is_set()
+        return is_over and self._shop.renewal_of(self.lease.id) is not None
 
     async def _watch(self) -> Ending:
         """Meter the run until it ends; the lease's end ends it."""
@@ -197,16 +211,19 @@ class Worker:
                     await self.stop_asked.wait()
                 if not await self._meter(MillisSpan(self._now() - began)):
                     break
-            await self._stop()
-        [ending] = endings
-        ending = self._as_preempted(ending)
+            if self._is_renewed():
+                endings.append(Ending(cause="renewed", started_ms=began, ended_ms=self._end_ms()))
+                nursery.cancel_scope.cancel()
+            else:
+                await stop_run(self._shop.engine, self.run_id, STOP_GRACE_MS)
+        ending = self._as_preempted(endings[0])
         used = max(0, min(ending.ended_ms, self._end_ms()) - max(ending.started_ms, began))
         is_lost = self.lease.request.tier == "bronze" and ending.cause in LOST
         await self.meter.tick(
             MillisSpan(used), until=self._end_ms(), kept=self.saves.kept_ms if is_lost else None
         )
         if ending.cause == "engine":
-            await self._give_up()
+            await give_up(self._shop.engine, self.run_id)
         return ending
 
     async def _heed_notice(self) -> None:
@@ -226,14 +243,13 @@ class Worker:
         except (LocalFault, Unavailable) as error:
             log.warning("job not warned", extra={"lease": self.run_id, "why": str(error)})
         await self._sleep_until(self._end_ms())
-        await self._stop(MillisSpan(0))
+        await stop_run(self._shop.engine, self.run_id, MillisSpan(0))
 
     def _as_preempted(self, ending: Ending) -> Ending:
         """A job that was told to save, and did not end well by itself, goes on elsewhere."""
-        is_cut = ending.cause in {"stopped", "signal"} or (
-            ending.cause == "exit" and ending.exit_code != 0
-        )
-        return replace(ending, cause="preempted") if is_cut and self._is_preempted() else ending
+        if is_cut(ending) and self._is_preempted():
+            return replace(ending, cause="preempted")
+        return ending
 
     def _is_preempted(self) -> bool:
         lease = self._shop.state_of(self.lease.id)
@@ -272,22 +288,6 @@ class Worker:
                 log.warning("engine away", extra={"lease": self.run_id, "why": str(error)})
                 await trio.sleep(RETRY_ENGINE_S)
 
-    async def _give_up(self) -> None:
-        """End a run that can no longer be watched, if the engine still can; it is not metered."""
-        with trio.move_on_after(2 * STOP_GRACE_MS / 1_000), suppress(LocalFault, Unavailable):
-            await self._shop.engine.stop(self.run_id, grace_ms=STOP_GRACE_MS)
-
-    async def _stop(self, grace_ms: MillisSpan = STOP_GRACE_MS) -> None:
-        """End the run, however often the engine must be asked."""
-        while True:
-            try:
-                await self._shop.engine.stop(self.run_id, grace_ms=grace_ms)
-            except (LocalFault, Unavailable) as error:
-                log.warning("run not stopped", extra={"lease": self.run_id, "why": str(error)})
-                await trio.sleep(RETRY_ENGINE_S)
-            else:
-                return
-
     def _began(self) -> Millis:
         """When the meter started, also for a worker that took over from one that died."""
         raw = self._shop.cabinet.get(self._name("began"))
@@ -305,7 +305,7 @@ class Worker:
         shop = self._shop
         output, detail = None, ""
         try:
-            if ending.cause != "preempted":
+            if ending.cause not in {"preempted", "renewed"}:
                 output = await shop.materials.collect(self.run_id, job.limits)
         except PeerFault as fault:
             detail = f"; output refused: {fault.rule}"
@@ -386,7 +386,7 @@ class Worker:
         self._shop.cabinet.put(self._name(name), record)
 
     def _name(self, name: str) -> str:
-        return f"leases/{self.run_id}/{name}"
+        return f"leases/{self.lease.id.hex()}/{name}"
 
     def _now(self) -> Millis:
         return self._shop.clock.now()

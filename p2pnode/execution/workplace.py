@@ -127,10 +127,12 @@ class Workplace:
         self._workers[lease.id] = worker
         try:
             await worker.run()
-            self._shop.cabinet.put(f"leases/{worker.run_id}/done", b"")
+            folder = f"leases/{lease.id.hex()}"
+            self._shop.cabinet.put(f"{folder}/done", b"")
             # Tick and outcome stay, as proof; what was run was the renter's business alone.
-            self._shop.cabinet.remove(f"leases/{worker.run_id}/job")
-            await self._shop.materials.remove(worker.run_id)
+            self._shop.cabinet.remove(f"{folder}/job")
+            if not worker.leaves_run:
+                await self._shop.materials.remove(worker.run_id)
         except (LocalFault, Unavailable) as fault:
             log.exception("lease abandoned", extra={"lease": worker.run_id, "why": str(fault)})
             return
@@ -191,6 +193,8 @@ class Workplace:
         if lease.reason is None and settle.at_ms < lease.ended_ms:
             self._release(lease, settle)
         worker.consented.set()
+        if lease.request.renews is not UNSET and settle.at_ms <= lease.request.start_ms:
+            worker.ask_stop()
         return b""
 
     def _release(self, lease: Lease, settle: Settle) -> None:

@@ -38,6 +38,8 @@ class Desk:
     """What we have co-signed for this lease."""
     note_kept: Callable[[PeerId, Digest, Digest], Awaitable[None]]
     """note_kept(owner, lease, saved): we have this checkpoint. Raises Unavailable or PeerFault."""
+    let_go: Callable[[PeerId, Lease], Awaitable[None]]
+    """Consent to the end of a lease that has not begun. Raises Unavailable or PeerFault."""
     stop: Callable[[PeerId, Digest], Awaitable[None]]
     look_around: Callable[[Wish], Awaitable[None]]
     """Bring what may fit this wish into the book, as far as that takes asking."""

@@ -17,8 +17,9 @@ from ledger.witness_bodies import Cosigned
 from p2pnode.jobs.desk import Desk, LeaseOver, LostOwner
 from p2pnode.jobs.jobfile import ENDED, JobFile, State, save, taking_of, taking_record
 from p2pnode.jobs.lease_client import LeaseClient
-from p2pnode.jobs.moving import moved
+from p2pnode.jobs.moving import gone_on, moved
 from p2pnode.jobs.placing import place
+from p2pnode.jobs.renewer import Renewer
 from p2pnode.jobs.saver import Saver
 from p2pnode.kept import LOST
 from p2pnode.matching.book import Offer
@@ -53,6 +54,7 @@ class Driver:
         self.changed = trio.Event()
         self.cancelled: Final = trio.Event()
         self._saver: Final = Saver(desk, self)
+        self._renewer: Final = Renewer(desk, self)
         if file.is_cancelled is not UNSET:
             self.cancelled.set()
 
@@ -103,7 +105,7 @@ class Driver:
         if taken is None:
             try:
                 order = self.file.order(self._desk.clock.now())
-                won = await place(self._desk, order, self._seal, self._remember)
+                won = await place(self._desk, order, self.seal, self._remember)
             except NoMatch as error:
                 self._keep_auction(error.record)
                 await self._wait_for_market(str(error))
@@ -148,7 +150,8 @@ class Driver:
         self.change(taking=taking_record(taking))
         await trio.lowlevel.checkpoint()
 
-    def _seal(self, offer: Offer) -> bytes:
+    def seal(self, offer: Offer) -> bytes:
+        """The job, for this owner alone. Raises PeerFault."""
         return seal_job(
             self.file.job,
             to=offer.certificate.x25519,
@@ -198,6 +201,8 @@ class Driver:
             nursery.start_soon(until_over, lambda: self._with_owner(follow))
             if self.file.checkpoint_ms is not UNSET:
                 nursery.start_soon(until_over, self._saver.run)
+            if self.file.is_renewable is not UNSET:
+                nursery.start_soon(self._renewer.run)
         # Once the outcome is here, a fault of the other task is for the next step to meet.
         if failed and self.file.state == "running":
             raise failed[0]
@@ -262,9 +267,13 @@ class Driver:
         except (PeerFault, trio.TooSlowError) as error:
             why = str(error) or self.file.why or "too slow"
             log.warning("lease not settled", extra={"job": self.file.id, "why": why})
+        if outcome.cause == "renewed" and await self._renewer.is_going_on():
+            self._become(gone_on(self.file, self._desk.owed(lease.id)))
+            return
+        await self._renewer.let_go()
         if outcome.cause == "preempted" and not self.cancelled.is_set():
             await self._move("the owner took the units back", is_preempted=True)
-        elif outcome.cause in {"engine", "stopped"} and not self.cancelled.is_set():
+        elif outcome.cause in {"engine", "stopped", "renewed"} and not self.cancelled.is_set():
             await self._move(f"the owner ended it: {outcome.cause}: {outcome.enforced}")
         elif outcome.cause == "exit":
             self._end("done", "")

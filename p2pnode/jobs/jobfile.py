@@ -123,6 +123,12 @@ class JobFile(Wire, frozen=True, kw_only=True):
     attempt: UInt = 1
     avoid: Annotated[tuple[Key, ...], Meta(max_length=64)] = ()
     resting: Annotated[tuple[Resting, ...], Meta(max_length=64)] = ()
+    is_renewable: Literal["yes"] | UnsetType = UNSET
+    """Present: a lease ends before the job may, and the next one is taken in time."""
+    renewing: TakingRecord | UnsetType = UNSET
+    """The request for the next lease."""
+    renewal: Hash | UnsetType = UNSET
+    """The next lease."""
     start_ms: Instant | UnsetType = UNSET
     """When it is to start, if not as soon as it can."""
     checkpoint_ms: Span | UnsetType = UNSET

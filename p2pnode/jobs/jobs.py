@@ -59,6 +59,8 @@ class Submission:
     checkpoint_ms: MillisSpan | None = None
     """How often what it saves is fetched."""
     fallback: Fallback | None = None
+    lease_ms: MillisSpan | None = None
+    """No lease is taken for longer; the next one is taken in time. None: one for all of it."""
     start_ms: Millis | None = None
     """When it is to start; None: as soon as it can."""
     primary: AtPrimary | None = None
@@ -138,6 +140,7 @@ class Jobs:
                 image=UNSET if submission.image is None else submission.image,
                 input=UNSET if submission.input is None else submission.input,
                 notice_signal=submission.notice_signal or UNSET,
+                outlasts=UNSET if submission.lease_ms is None else "yes",
                 limits=submission.limits,
                 nonce=self._desk.random_bytes(16),
             )
@@ -160,11 +163,12 @@ class Jobs:
             job=raw,
             need=submission.need,
             tier=submission.tier,
-            span_ms=MillisSpan(submission.limits.time_ms + STAGE_MS),
+            span_ms=_span_of(submission),
             notice_ms=submission.notice_ms,
             checkpoint_ms=UNSET if submission.checkpoint_ms is None else submission.checkpoint_ms,
             fallback=submission.fallback or UNSET,
             start_ms=submission.start_ms or UNSET,
+            is_renewable="yes" if submission.lease_ms is not None else UNSET,
             money=submission.money,
             ask_max=UNSET if submission.ask_max is None else submission.ask_max,
             total_max=UNSET if submission.total_max is None else submission.total_max,
@@ -210,3 +214,9 @@ class Jobs:
     def failures(self) -> Mapping[PublicKey, int]:
         """Owner -> jobs that it did not finish, since this node came up."""
         return self._failed
+
+
+def _span_of(submission: Submission) -> MillisSpan:
+    """How long the job's first lease is taken for."""
+    whole = MillisSpan(submission.limits.time_ms + STAGE_MS)
+    return whole if submission.lease_ms is None else min(whole, submission.lease_ms)

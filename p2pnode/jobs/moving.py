@@ -52,6 +52,8 @@ def moved(
         resting=resting,
         job=_resumed(file, nonce),
         taking=UNSET,
+        renewing=UNSET,
+        renewal=UNSET,
         lease=UNSET,
         outcome=UNSET,
         paid_micro=Micros(file.paid_micro + owed),
@@ -64,3 +66,18 @@ def _resumed(file: JobFile, nonce: bytes) -> bytes:
         return file.job
     job = decode(file.job, Job, size_max=JOB_BYTES_MAX)
     return encode(replace(job, checkpoint=file.checkpoint, nonce=nonce))
+
+
+def gone_on(file: JobFile, owed: Micros) -> JobFile:
+    """The file of a job that goes on in its next lease, once `owed` is all of the last one."""
+    return replace(
+        file,
+        state="running",
+        why="",
+        taking=file.renewing,
+        lease=file.renewal,
+        renewing=UNSET,
+        renewal=UNSET,
+        outcome=UNSET,
+        paid_micro=Micros(file.paid_micro + owed),
+    )

@@ -3,7 +3,7 @@
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -18,7 +18,7 @@ from p2pnode.matching.hidden_bids import HiddenBids
 from p2pnode.matching.holds import Holds
 from p2pnode.matching.journal import Journal
 from p2pnode.matching.provider import Provider
-from p2pnode.matching.quoting import No, Question, quote
+from p2pnode.matching.quoting import No, Question, quote, renewable
 from p2pnode.matching.room import to_break
 from p2pnode.matching.work import Pulse
 from p2pnode.network.exchange import Handler
@@ -57,6 +57,7 @@ class Books:
     """granted(renter, nonce): the GRANT that answered this request before."""
     height: Callable[[], int]
     """Sequence number of our head."""
+    lease: Callable[[Digest], Lease | None] = lambda _id: None
     bronze: Callable[[], list[Lease]] = list
     """Our open leases that better tiers go before."""
     take_back: Callable[[Lease, Millis], Millis | None] = lambda _lease, _at: None
@@ -178,6 +179,11 @@ class Desk:
         ):
             return self._no_quote(sealed, No("BUSY", why), now)
         shelf = next((s for s in self._provider.shelves if s.group == rfq.group), None)
+        if rfq.renews is not msgspec.UNSET and shelf is not None:
+            renewed = renewable(self._books.lease(rfq.renews), rfq, sealed.signer, now)
+            if isinstance(renewed, No):
+                return self._no_quote(sealed, renewed, now)
+            shelf = replace(shelf, units=renewed)
         answer = quote(
             Question(rfq=rfq, digest=sealed.digest, renter=sealed.signer),
             shelf=shelf,
@@ -255,6 +261,11 @@ class Desk:
         if why := self._bars(sealed.signer) or self._screens(self._who_is(peer), None):
             return encode(self._no_lease(sealed, No("POLICY", why), now))
         job = None if take.job is msgspec.UNSET else take.job
+        if sealed.body.renews is not msgspec.UNSET:
+            before = self._books.lease(sealed.body.renews)
+            if before is None or before.request.job != sealed.body.job:
+                no = No("POLICY", "another job than that of the lease before")
+                return encode(self._no_lease(sealed, no, now))
         try:
             self._admit_job(sealed.body, job, sealed.signer)
         except Unavailable as refusal:

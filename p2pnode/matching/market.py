@@ -202,6 +202,8 @@ class Market:
 
     def shut_out(self, offer: Offer, order: Order) -> str | None:
         """Why its owner is not asked whatever it offers, in a word; None if it may be."""
+        if order.renews is not None and offer.signer != order.renews.owner:
+            return "other"
         if self._thinks.bars(offer.signer) is not None:
             return "offender"
         if offer.signer in order.witnesses:

@@ -40,6 +40,14 @@ ANY: Final = Choice()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Renewal:
+    """A lease that the next one is to follow, and whose owner is asked alone."""
+
+    lease: Digest
+    owner: PublicKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """What a renter wants, and what it pays at most."""
 
@@ -69,6 +77,7 @@ class Order:
     """What the owner must load before the job can run."""
     weights: Weights = UNWEIGHED
     """What delay, latency and interruptions are worth to the renter."""
+    renews: Renewal | None = None
     late_ms: MillisSpan | None = None
     """By how much later it may start, if bronze must give its units back for it; None: not so."""
 

@@ -79,6 +79,21 @@ def quote(
     return _bid(question, room, asked, shelf=shelf, posting=posting, now=now)
 
 
+def renewable(
+    lease: Lease | None, rfq: Rfq, renter: PublicKey, now: Millis
+) -> tuple[bytes, ...] | No:
+    """The units of a lease of ours that this question renews, or why it is not renewed."""
+    if lease is None or lease.renter != renter or lease.reason is not None:
+        return No("CLOSED", "there is no such lease to renew")
+    if lease.request.tier == "bronze" or rfq.tier != lease.request.tier:
+        return No("POLICY", "a lease is renewed in its own tier, and bronze is not")
+    if not now < lease.ended_ms == rfq.start_ms:
+        return No("STALE", "the next lease begins where the one before ends")
+    if rfq.need.gpus != len(lease.request.units):
+        return No("SHAPE", "the next lease has the units of the one before")
+    return tuple(each.unit for each in lease.request.units)
+
+
 def _bid(
     question: Question, room: Room, asked: Micros, *, shelf: Shelf, posting: Posting, now: Millis
 ) -> Bid:
@@ -96,6 +111,7 @@ def _bid(
         period_ms=posting.period_ms,
         notice_ms=rfq.notice_ms,
         lapse_ms=LAPSE_MS,
+        renews=rfq.renews,
         remedy_ppm=posting.remedy_ppm if rfq.tier == "gold" and posting.remedy_ppm else UNSET,
         terms=Terms(isolation=posting.isolation),
         gpu=shelf.source,

@@ -149,6 +149,17 @@ def bid_rules() -> list[Case]:
     ]  # fmt: skip
 
 
+def renewal_rules() -> list[Case]:
+    c = bid_case
+    return [
+        c("that renews what nobody asked for", "bid.answer", renews=Digest(bytes(32))),
+        c("that does not renew what was asked for", "bid.answer",
+            asked=make.rfq(renews=Digest(bytes(32)))),
+        c("that renews what was asked for", None, asked=make.rfq(renews=Digest(bytes(32))),
+            renews=Digest(bytes(32))),
+    ]  # fmt: skip
+
+
 def bid_cases() -> list[Case]:
     nine = tuple(UnitTurn(unit=bytes([n]) * 16, ctr=0) for n in range(9))
     shapes = sealed_cases(make.bid, FEED, {
@@ -162,7 +173,7 @@ def bid_cases() -> list[Case]:
     })  # fmt: skip
     question = sealed(make.rfq(), RENTER).hex()
     common = {"genesis": encode(GENESIS).hex(), "question": question, "now": NOW}
-    return [*(common | one for one in shapes), *bid_rules()]
+    return [*(common | one for one in shapes), *bid_rules(), *renewal_rules()]
 
 
 def refusal_cases() -> list[Case]:

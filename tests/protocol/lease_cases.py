@@ -244,7 +244,7 @@ def outcome_cases() -> list[Case]:
         }),
         *({"name": f"by {cause}", "bytes": sealed(make.outcome(cause=cause)).hex(), "rule": None}
             for cause in ("signal", "memory", "time", "disk", "pids", "stopped", "preempted",
-                "engine")),
+                "renewed", "engine")),
     ]  # fmt: skip
 
 
@@ -274,6 +274,7 @@ def job_cases() -> list[Case]:
         one("with what it saved elsewhere", None, checkpoint=Input(digest=LEASE, bytes=7)),
         one("that handles a signal", None, notice_signal="USR1"),
         one("that handles a signal that it cannot", "codec.shape", notice_signal="KILL"),
+        one("that outlasts its lease", None, outlasts="yes"),
         one("without arguments", "codec.shape", argv=()),
         one("with an empty argument", None, argv=("",)),
         one("with a zero byte", "codec.shape", argv=("a\0",)),
@@ -365,6 +366,7 @@ def take_vectors() -> list[Case]:
         "notice_ms": MillisSpan(1),
         "lapse_ms": MillisSpan(300_001),
         "remedy_ppm": 1,
+        "renews": LEASE,
         "terms": LEASE,
     }
     request = make.lease_request
