@@ -120,9 +120,7 @@ class CreditLine:
         halves = [half.statement for half in state.halves(own, renter, money=money)]
         unbilled = {lease.id: each for lease, each in self._open(renter, money)}
         total = closed = 0
-        for lease in state.leases():
-            if (lease.owner, lease.renter, lease.request.money) != (own, renter, money):
-                continue
+        for lease in self._between(renter, money):
             holds = live_holds(state.rail_told(lease.id), now)
             amounts = (each.amount_micro for each in holds if self._is_ours(each, lease))
             span = MillisSpan(max(0, lease.ended_ms - lease.request.start_ms))
@@ -173,11 +171,15 @@ class CreditLine:
         named = dict.fromkeys(said.lease for said in halves)
         return [
             (lease, max(0, self._metered(lease.id) - stated_of(halves, lease.id)[1]))
-            for lease in state.leases()
-            if (lease.owner, lease.renter, lease.request.money) == (own, renter, money)
-            and lease.reason is None
-            and (lease.id not in named or self._goes_on(lease))
+            for lease in self._between(renter, money)
+            if lease.reason is None and (lease.id not in named or self._goes_on(lease))
         ]
+
+    def _between(self, renter: PublicKey, money: str) -> list[Lease]:
+        """Ours with this renter in this money, over or not."""
+        state = self._ledger.state
+        found = map(state.lease, state.leases_of(self._ledger.feed, renter))
+        return [lease for lease in found if lease is not None and lease.request.money == money]
 
     def _goes_on(self, lease: Lease) -> bool:
         return self._clock.now() < lease.ended_ms and not self._is_over(lease.id)

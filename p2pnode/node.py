@@ -10,12 +10,12 @@ from p2pnode.bookkeeping import build_bookkeeping
 from p2pnode.checkpointing import keep_summed_up
 from p2pnode.config import Config
 from p2pnode.execution.lease_door import PROTOCOL as LEASE_PROTOCOL
-from p2pnode.execution.shop import Shop
 from p2pnode.execution.workplace import Workplace
 from p2pnode.greeting import Greeting
 from p2pnode.identity import Identity
 from p2pnode.image_stock import ImageStock
 from p2pnode.latency import Latency
+from p2pnode.letting import build_shop
 from p2pnode.links import Links
 from p2pnode.lookout import Lookout
 from p2pnode.matching.book import Book, Offer, Outcome
@@ -79,7 +79,7 @@ class Node:
         self._build_owner()
         self.use = OwnUse(
             self.provider, self.config.gpu, ports,
-            leases=self.books.leases, take_back=self.workplace.preempt,
+            leases=self.books.open_leases, take_back=self.workplace.preempt,
         )  # fmt: skip
         self._build_renter()
         self._handlers.update(
@@ -214,31 +214,6 @@ class Node:
             clock=ports.clock,
         )
 
-    def _shop(self) -> Shop:
-        ports = self.ports
-        return Shop(
-            engine=ports.engine,
-            materials=ports.materials,
-            cabinet=ports.cabinet,
-            signer=self.identity.feed,
-            net=self.net,
-            clock=ports.clock,
-            is_simulated=self.provider.is_simulated,
-            device_of=lambda unit: self._device_of.get(unit, ""),
-            ask_renter=self.links.ask_feed,
-            height=self.books.height,
-            state_of=ports.ledger.lease,
-            bill=self.books.bill,
-            close=self.books.close,
-            lapse=self.books.lapse,
-            renewal_of=self.books.renewal_of,
-            preempt=self.books.preempt,
-            paid=self.settling.paid,
-            let_off=self.settling.let_off,
-            is_enough=self.credit_line.is_enough,
-            release_by_consent=self.books.release_by_consent,
-        )
-
     def _build_owner(self) -> None:
         ports, ledger = self.ports, self.ports.ledger
         self.market = Market(
@@ -251,7 +226,11 @@ class Node:
             note=self.market.note_rtt, rng=ports.rng,
         )  # fmt: skip
         self.workplace = Workplace(
-            shop=self._shop(),
+            shop=build_shop(
+                identity=self.identity, net=self.net, ports=ports, links=self.links,
+                provider=self.provider, keeping=self.keeping,
+                device_of=lambda unit: self._device_of.get(unit, ""),
+            ),
             who_is=self.links.who_is,
             x25519=(self.identity.certificate.x25519, self.identity.x25519_secret),
             refuses=Policy(

@@ -5,9 +5,9 @@ from typing import Final
 
 from msgspec import UNSET
 
-from ledger.bodies import Reason
+from ledger.bodies import GRANT, Reason
 from ledger.capability_bodies import Capacity, CapacityUnit
-from ledger.entry import Entry
+from ledger.entry import Entry, read_entry
 from ledger.fold import Lease
 from ledger.ledger import Ledger
 from ledger.limits import CAPACITY_UNITS_MAX
@@ -53,6 +53,10 @@ class OwnBooks:
         self._changed = changed
         self._bill_ms = max(BILL_MS_MIN, billing_ms // BILLS_IN_PERIOD)
         self._clock = clock
+        self._open: dict[Digest, None] = {}
+        """Leases of ours that were not over when they were looked at last."""
+        self._looked_at = -1
+        """Up to which entry of our feed leases are in `_open`."""
 
     def height(self) -> int:
         """Sequence number of our feed's head."""
@@ -71,13 +75,30 @@ class OwnBooks:
         """Ours, over or not."""
         return [lease for lease in self._ledger.state.leases() if lease.owner == self._ledger.feed]
 
+    def open_leases(self) -> list[Lease]:
+        """Ours that are not over, also those to come; it costs what there are of them."""
+        ledger, now = self._ledger, self._clock.now()
+        head = ledger.head(ledger.feed)
+        if self._looked_at < 0:
+            self._open = {lease.id: None for lease in self.leases()}
+            self._looked_at = 0 if head is None else head.seq
+        elif head is not None and head.seq > self._looked_at:
+            for raw in ledger.entries(ledger.feed, self._looked_at + 1, head.seq + 1):
+                entry = read_entry(raw, ledger.net)
+                if entry.header.kind == GRANT:
+                    self._open[entry.id] = None
+            self._looked_at = head.seq
+        leases = [lease for each in self._open if (lease := ledger.lease(each)) is not None]
+        found = [lease for lease in leases if lease.ended_ms > now]
+        self._open = {lease.id: None for lease in found}
+        return found
+
     def bronze(self) -> list[Lease]:
         """Our open leases that can be taken back, and have not been."""
-        now = self._clock.now()
         return [
             lease
-            for lease in self.leases()
-            if lease.request.tier == "bronze" and lease.reason is None and lease.ended_ms > now
+            for lease in self.open_leases()
+            if lease.request.tier == "bronze" and lease.reason is None
         ]
 
     def renewal_of(self, lease: Digest) -> Lease | None:

@@ -51,7 +51,7 @@ class OwnUse:
         leases: Callable[[], list[Lease]],
         take_back: TakeBack,
     ) -> None:
-        """`leases` are ours, over or not."""
+        """`leases` are ours that are not over."""
         self._provider = provider
         self._probe = ports.probe
         self._leases = leases
@@ -108,7 +108,7 @@ class OwnUse:
         if in_use != posting.in_use:
             log.info("own use has changed", extra={"units": [unit.hex() for unit in in_use]})
             self._provider.post(replace(posting, in_use=in_use))
-        for lease in self._open():
+        for lease in self._open() if in_use else ():
             is_bronze = lease.request.tier == "bronze" and lease.reason is None
             if is_bronze and lease.id not in self._told and any(_has(lease, u) for u in in_use):
                 self._told[lease.id] = None

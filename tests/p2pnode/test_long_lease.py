@@ -15,7 +15,7 @@ from ledger.fold import Lease
 from ledger.fork_evidence import prove_fork
 from ledger.receipt import Proven, check_receipt
 from ledger.rules import BUNDLES
-from p2pnode import image_stock, latency, traffic
+from p2pnode import image_stock, latency, own_terms, own_use, traffic
 from p2pnode.accounts import cosigned
 from p2pnode.api.money_documents import ConfirmOrder
 from p2pnode.cabinet import MemoryCabinet
@@ -86,6 +86,8 @@ class Let:
             (traffic, "SAMPLE_S"),
             (latency, "PROBE_S"),
             (image_stock, "LOOK_S"),
+            (own_use, "LOOK_S"),
+            (own_terms, "PRICES_S"),
         ):
             monkeypatch.setattr(module, name, IDLE_S)
 

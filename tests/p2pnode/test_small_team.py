@@ -14,7 +14,7 @@ import trio
 from click.testing import CliRunner
 from msgspec.structs import replace
 
-from p2pnode import image_stock, latency, traffic
+from p2pnode import image_stock, latency, own_terms, own_use, traffic
 from p2pnode.api.money_documents import ConfirmOrder
 from p2pnode.cli import books
 from p2pnode.cli.spend import spend
@@ -66,6 +66,8 @@ def idle_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
         (traffic, "SAMPLE_S"),
         (latency, "PROBE_S"),
         (image_stock, "LOOK_S"),
+        (own_use, "LOOK_S"),
+        (own_terms, "PRICES_S"),
     ):
         monkeypatch.setattr(module, name, IDLE_S)
 
