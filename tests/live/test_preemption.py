@@ -110,8 +110,8 @@ def test_a_better_tier_takes_the_gpu_and_the_job_goes_on_elsewhere(state: Path) 
     job = begin(state, SAVES_WHEN_TOLD)
     home = str(state / "n2")
     before = document("job", "show", job, "--home", home)
-    # Bronze costs half of silver. Nothing else is as cheap, so that there is no free unit for it.
-    price = 2 * before["micro_per_gpu_hour"] / 1_000_000
+    # Silver costs twice as much, and something for what it breaks up; nothing else is as cheap.
+    price = 3 * before["micro_per_gpu_hour"] / 1_000_000
     silver = document(
         *("run", "--tier", "silver", "--time", "1m", "--max-price", f"{price} TEST/gpu-h"),
         *("--home", home, "--", "echo", "better"),
