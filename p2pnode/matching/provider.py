@@ -256,9 +256,8 @@ class Provider:
         for shelf in self._shelves:
             if self.posting.ask is None:
                 continue
-            advert = self._advert(
-                self._priced(shelf), "withdrawn" if self.posting.paused else state
-            )
+            is_open = state == "open" and not self.posting.paused
+            advert = self._advert(self._priced(shelf), "open" if is_open else "withdrawn")
             sealed = pack(advert, signer=self._signer, net=self._net)
             self._told[shelf.group, advert.seq] = advert
             while len(self._told) > TOLD_KEPT_MAX:
