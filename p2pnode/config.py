@@ -64,6 +64,8 @@ class Pricing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Millionths by which a price moves at most at once, if it moves by itself."""
     step_every: MillisSpan = MillisSpan(600_000)
     """How often at most."""
+    surcharge: bool = True
+    """Whether jobs that leave pieces which few can use pay for it; only where GPUs are alike."""
     by_use: bool = False
     """Whether use moves prices."""
     energy: Money | None = None

@@ -147,6 +147,7 @@ KEYS: Final = {
     "pricing.step_every": Key(
         read=read_span("10s", "30d"), wanted="a span from 10s to 30d", example='"10m"'
     ),
+    "pricing.surcharge": Key(read=read_flag, wanted="true or false", example="true"),
     "pricing.by_use": Key(read=read_flag, wanted="true or false", example="true"),
     "pricing.energy": Key(
         read=read_energy, wanted="a price of one kilowatt-hour", example=f'"{ENERGY_EXAMPLE}"'

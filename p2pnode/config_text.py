@@ -111,6 +111,7 @@ def _pricing_text(pricing: Pricing) -> str:
 strategy = {_quoted(pricing.strategy)}  # cost-plus, or market-p40 for the 40th of 100 asks
 step = {_quoted(format_percent(pricing.step))}  # a price that moves moves at most so much at once
 step_every = {_quoted(format_span(pricing.step_every))}
+surcharge = {str(pricing.surcharge).lower()}  # jobs that leave odd pieces of alike GPUs pay more
 by_use = {str(pricing.by_use).lower()}  # whether it rises while most GPUs are leased, and falls
 {cost}
 margin = {_quoted(format_percent(pricing.margin))}  # on top of the energy, with cost-plus

@@ -27,6 +27,7 @@ from p2pnode.matching.offer_sync import OfferSync
 from p2pnode.matching.provider import Provider, shelves_of
 from p2pnode.matching.rivals import rivals_in
 from p2pnode.matching.search import Wish
+from p2pnode.matching.surcharge import surcharges
 from p2pnode.memo import certificate_memo
 from p2pnode.network.exchange import Exchange, Handler, answer_ping
 from p2pnode.network.gossip import Feed
@@ -42,10 +43,13 @@ from p2pnode.renting import build_renting
 from p2pnode.replication.replication import Replication
 from p2pnode.replication.spread import SPREAD_TO, SPREAD_TO_LIGHT, Spreader
 from p2pnode.traffic import Traffic
-from protocol.advert import Advert
+from protocol.advert import Advert, Surcharge
 from protocol.genesis import Genesis, net_of
 from protocol.gpu_class import GpuClass, topic_index
 from protocol.units import PeerId, PublicKey
+
+SURCHARGE_PPM_MAX: Final = 1_000_000
+"""A job pays twice at most for what it leaves."""
 
 log = logging.getLogger(__name__)
 
@@ -196,6 +200,7 @@ class Node:
             rng=ports.rng,
             clock=ports.clock,
             images=lambda: self.images.filter,
+            surcharges=self._surcharges,
             place=lambda: self.latency.coordinate(),  # noqa: PLW0108 - it is not built yet
         )
         self.images = ImageStock(ports.engine, changed=self.provider.refresh)
@@ -349,6 +354,10 @@ class Node:
         """Fill the book of a light client with what may fit; others hear it by gossip anyway."""
         if self.is_light:
             await self.lookout.look_around(wish)
+
+    def _surcharges(self, group: bytes, free: int) -> tuple[Surcharge, ...]:
+        usual = self.desk.journal.usual(group) if self.config.pricing.surcharge else ()
+        return surcharges(free, usual, most_ppm=SURCHARGE_PPM_MAX)
 
     def _offers_of_neighbours(self) -> list[Offer]:
         near = set(self.ports.transport.neighbours())

@@ -214,10 +214,14 @@ def ask_for(advert: Advert, tier: Tier) -> int | None:
 def price_for(advert: Advert, tier: Tier, gpus: int) -> int | None:
     """The ask for a job of so many GPUs, with the surcharge that it reaches. SPEC.md 8.1."""
     ask = ask_for(advert, tier)
-    if ask is None or advert.surcharges is UNSET:
-        return ask
+    stated = () if advert.surcharges is UNSET else advert.surcharges
+    return None if ask is None else surcharged(ask, stated, gpus)
+
+
+def surcharged(ask_micro: int, surcharges: tuple[Surcharge, ...], gpus: int) -> int:
+    """The ask with what is added for a job of so many GPUs, rounded up. SPEC.md 8.1."""
     ppm = 0
-    for surcharge in advert.surcharges:
+    for surcharge in surcharges:
         if surcharge.units <= gpus:
             ppm = surcharge.ppm
-    return -(-ask * (1_000_000 + ppm) // 1_000_000)
+    return -(-ask_micro * (1_000_000 + ppm) // 1_000_000)

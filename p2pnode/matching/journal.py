@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
 from p2pnode.cabinet import Cabinet
+from p2pnode.matching.surcharge import Shape
 from p2pnode.network.budget import Budget
 from protocol.advert import Tier
 from protocol.auction import Bid, Need, Reason, Rfq
@@ -45,6 +46,10 @@ NOTES_PER_S: Final = 0.5
 NOTES_BURST: Final = 128
 """One renter that asks more than this is noted so often alone: it must not push out all others."""
 RENTERS_MAX: Final = 1_024
+
+USUAL_LEAST: Final = 16
+USUAL_OF: Final = 512
+"""By so many requests an owner says what is usually asked, and by no fewer."""
 
 Result = Literal["refused", "open", "won", "lost", "expired"]
 """`open`: the bid is firm still. `lost`: it ran out, and nobody took it. `expired`: it was taken
@@ -138,6 +143,14 @@ class Journal:
         )
         self._changed[number // PAGE_NOTES] = None
         self._write_sometimes(now)
+
+    def usual(self, group: bytes) -> tuple[Shape, ...]:
+        """How many GPUs renters lately wanted of this group; empty before there were enough."""
+        wanted = [note.need.gpus for note in self._notes.values() if note.group == group]
+        lately = wanted[-USUAL_OF:]
+        if len(lately) < USUAL_LEAST:
+            return ()
+        return tuple(Shape(gpus=gpus, weight=lately.count(gpus)) for gpus in sorted(set(lately)))
 
     def since(self, instant: int, now: Millis) -> list[Note]:
         """The notes from this instant on, oldest first, each with what has come of it by now."""

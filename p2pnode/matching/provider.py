@@ -14,7 +14,7 @@ from p2pnode.clock import WallClock
 from p2pnode.gpus import Gpu
 from p2pnode.matching.strategies import Asks, share_of
 from p2pnode.matching.timetable import ALWAYS, DAY_SLOTS, Timetable
-from protocol.advert import Advert, Host, Isolation, Tier, TierAsk, ask_for
+from protocol.advert import Advert, Host, Isolation, Surcharge, Tier, TierAsk, price_for
 from protocol.auction import Rfq
 from protocol.genesis import Genesis, net_of
 from protocol.gpu_class import gpu_class
@@ -49,6 +49,8 @@ class Shelf:
     driver: str = ""
     """Version; empty where none is known."""
     compute: tuple[int, int] | None = None
+    surcharges: tuple[Surcharge, ...] = ()
+    """As the last advert said them."""
 
 
 def shelves_of(gpus: tuple[Gpu, ...]) -> tuple[Shelf, ...]:
@@ -128,6 +130,10 @@ def _nothing() -> None:
     """Of what an advert may leave out."""
 
 
+def _none(_group: bytes, _free: int) -> tuple[Surcharge, ...]:
+    return ()
+
+
 def _stated(value: bytes | None) -> bytes | UnsetType:
     return UNSET if value is None else value
 
@@ -150,8 +156,13 @@ class Provider:
         clock: WallClock,
         images: Callable[[], bytes | None] = _nothing,
         place: Callable[[], bytes | None] = _nothing,
+        surcharges: Callable[[bytes, int], tuple[Surcharge, ...]] = _none,
     ) -> None:
-        """`images`: the filter of those that are here; `place`: our coordinate."""
+        """`images`: the filter of those that are here; `place`: our coordinate.
+
+        `surcharges(group, free)`: what is added for jobs that leave pieces.
+        """
+        self._surcharges = surcharges
         self._images = images
         self._place = place
         self._signer = signer
@@ -217,7 +228,7 @@ class Provider:
         if rfq.incarnation != self._incarnation:
             return None
         advert = self._told.get((rfq.group, rfq.seq))
-        ask = None if advert is None else ask_for(advert, rfq.tier)
+        ask = None if advert is None else price_for(advert, rfq.tier, rfq.need.gpus)
         return None if ask is None else Micros(ask)
 
     def newest(self, group: bytes) -> bytes | None:
@@ -245,13 +256,23 @@ class Provider:
         for shelf in self._shelves:
             if self.posting.ask is None:
                 continue
-            advert = self._advert(shelf, "withdrawn" if self.posting.paused else state)
+            is_open = state == "open" and not self.posting.paused
+            advert = self._advert(self._priced(shelf), "open" if is_open else "withdrawn")
             sealed = pack(advert, signer=self._signer, net=self._net)
             self._told[shelf.group, advert.seq] = advert
             while len(self._told) > TOLD_KEPT_MAX:
                 self._told.popitem(last=False)
             self._sealed[shelf.group] = sealed
             await self._announce(advert, sealed)
+
+    def _priced(self, shelf: Shelf) -> Shelf:
+        """The shelf with what is added for each size of job from now on."""
+        added = self._surcharges(shelf.group, self._free_of(shelf.units))
+        priced = replace(shelf, surcharges=added if len(shelf.units) > 1 else ())
+        self._shelves = tuple(
+            priced if each.group == shelf.group else each for each in self._shelves
+        )
+        return priced
 
     def _advert(self, shelf: Shelf, state: Literal["open", "withdrawn"]) -> Advert:
         now = self._clock.now()
@@ -284,6 +305,7 @@ class Provider:
             host=stated_host(shelf, posting),
             lease_ms_min=posting.lease_ms_min,
             lease_ms_max=posting.lease_ms_max,
+            surcharges=shelf.surcharges or UNSET,
             calendar=(
                 hours.slots(now).to_bytes(DAY_SLOTS // 8, "little") if hours.is_bounded else UNSET
             ),

@@ -65,7 +65,7 @@ def quote(
         return No("CLOSED", "the owner has paused this node")
     if why := _policy(rfq, posting):
         return No("POLICY", why)
-    asked = price(rfq, posting)
+    asked = price(rfq, posting, shelf)
     if asked is None:
         return No("POLICY", f"tier {rfq.tier} is not offered")
     if why := shortfall(rfq.need, shelf, posting):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from protocol.advert import Surcharge
-from protocol.limits import LEASE_UNITS_MAX, SURCHARGES_MAX
+from protocol.limits import INT_MAX, LEASE_UNITS_MAX, SURCHARGES_MAX
 from protocol.scoring import PPM
 
 WHOLE: Final = 1_000
@@ -104,17 +104,23 @@ def surcharge_ppm(
 
 
 def surcharges(
-    free: int, usual: Sequence[Shape], *, strength_ppm: int = STRENGTH_PPM
+    free: int,
+    usual: Sequence[Shape],
+    *,
+    strength_ppm: int = STRENGTH_PPM,
+    most_ppm: int = INT_MAX,
 ) -> tuple[Surcharge, ...]:
     """What an advert says for jobs of more and more whole GPUs; empty where nothing is added.
 
+    Never more than `most_ppm`, since what is usual is what renters say that they want.
     Of an owner that shares no GPU and whose cores and memory are not what is short.
     """
     room = Room(gpus=(WHOLE,) * free, cpus_milli=0, memory_mib=0)
     plain = [replace(shape, cpus_milli=0, memory_mib=0) for shape in usual]
     steps: list[Surcharge] = []
     for gpus in range(1, min(free, LEASE_UNITS_MAX, SURCHARGES_MAX) + 1):
-        ppm = surcharge_ppm(room, Shape(gpus=gpus), plain, strength_ppm=strength_ppm) or 0
+        made = surcharge_ppm(room, Shape(gpus=gpus), plain, strength_ppm=strength_ppm) or 0
+        ppm = min(made, most_ppm)
         if ppm != (steps[-1].ppm if steps else 0):
             steps.append(Surcharge(units=gpus, ppm=ppm))
     return tuple(steps)
