@@ -7,7 +7,7 @@ from typing import Final
 import trio
 
 from p2pnode.execution.engine import Engine
-from protocol.digest_filter import filter_of
+from protocol.digest_filter import DIGESTS_MAX, filter_of
 from protocol.errors import LocalFault, Unavailable
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,9 @@ class ImageStock:
         except (LocalFault, Unavailable) as error:
             log.warning("images not known", extra={"why": str(error)})
             return True
-        told = None if images is None else filter_of(images)
+        # Who has more than can be told tells nothing, so that nothing is taken to be missing.
+        is_told = images is not None and len(images) <= DIGESTS_MAX
+        told = filter_of(images) if images is not None and is_told else None
         if told != self.filter:
             self.filter = told
             self._changed()

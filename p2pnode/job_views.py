@@ -166,7 +166,6 @@ class JobViews:
     def _document(self, file: JobFile) -> JobDocument:
         job = decode(file.job, Job, size_max=JOB_BYTES_MAX)
         lease = None if file.lease is UNSET else self._node.ports.ledger.lease(file.lease)
-        owed = Micros(0) if lease is None else self._node.accounts.owed(lease.id)
         outcome = None
         if file.outcome is not UNSET:
             outcome = outcome_document(unpack_message(file.outcome, self._node.net, Outcome).body)
@@ -184,8 +183,9 @@ class JobViews:
             owner=None if file.taking is UNSET or lease is None else peer_text(file.taking.peer),
             lease=None if lease is None else lease.id.hex(),
             micro_per_gpu_hour=None if lease is None else lease.request.micro_per_gpu_hour,
+            lease_money=None if lease is None else lease.request.money,
             money=file.money,
-            cost_micro=file.paid_micro + owed,
+            cost_micro=cost_of(self._node, file),
             outcome=outcome,
             log_bytes=end_of(log_path),
             log_path=str(log_path),
@@ -193,6 +193,14 @@ class JobViews:
             has_receipt=self._node.ports.cabinet.get(f"jobs/{file.id}/receipt") is not None,
             primary=None if file.primary is UNSET else _primary_document(file.primary),
         )
+
+
+def cost_of(node: Node, file: JobFile) -> Micros:
+    """What has been co-signed for the job so far, in the money of its limits."""
+    lease = None if file.lease is UNSET else node.ports.ledger.lease(file.lease)
+    if lease is None:
+        return file.paid_micro
+    return Micros(file.paid_micro + file.worth(node.accounts.owed(lease.id), lease.request.money))
 
 
 async def input_of(baggage: FileBaggage, job: str, order: JobOrder) -> Input | None:
@@ -300,13 +308,13 @@ def _notice_ms(order: JobOrder) -> MillisSpan:
     """The warning that the job asks for."""
     if order.notice_ms is not None:
         return MillisSpan(max(0, order.notice_ms))
-    return NOTICE_MS if order.tier == "bronze" else NO_NOTICE
+    return NOTICE_MS if "bronze" in {order.tier, *order.or_tiers} else NO_NOTICE
 
 
 def _checkpoint_ms(order: JobOrder) -> MillisSpan | None:
     """How often checkpoints are fetched. Raises LocalFault."""
     if order.checkpoint_ms is None:
-        return CHECKPOINT_MS if order.tier == "bronze" else None
+        return CHECKPOINT_MS if "bronze" in {order.tier, *order.or_tiers} else None
     if order.checkpoint_ms < CHECKPOINT_MS_MIN:
         raise LocalFault("Checkpoints are fetched once a second at most.", "--checkpoint 30s")
     return MillisSpan(order.checkpoint_ms)

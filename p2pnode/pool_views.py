@@ -9,12 +9,11 @@ import trio
 from p2pnode.api.pool_documents import PoolDocument, PoolListDocument
 from p2pnode.api.wanted_documents import JobOrder
 from p2pnode.home import host_faults
-from p2pnode.job_views import input_of, submission_of, witnesses_of
+from p2pnode.job_views import cost_of, input_of, submission_of, witnesses_of
 from p2pnode.jobs.baggage import FileBaggage
 from p2pnode.jobs.poolfile import PoolFile
 from p2pnode.node import Node
 from protocol.errors import LocalFault
-from protocol.units import Micros
 
 _FILES: Final = trio.CapacityLimiter(2)
 
@@ -62,7 +61,6 @@ class PoolViews:
     def _document(self, file: PoolFile) -> PoolDocument:
         pools = self._node.pools
         jobs = pools.jobs_of(file)
-        owed = [self._node.accounts.owed(job.lease) for job in jobs if isinstance(job.lease, bytes)]
         whys = [f"{job.id}: {job.why}" for job in jobs if job.why]
         return PoolDocument(
             id=file.id,
@@ -72,7 +70,7 @@ class PoolViews:
             jobs=tuple(job.id for job in jobs),
             has_leases=file.state == "granted",
             money=jobs[0].money,
-            cost_micro=Micros(sum(job.paid_micro for job in jobs) + sum(owed)),
+            cost_micro=sum(cost_of(self._node, job) for job in jobs),
         )
 
 

@@ -59,7 +59,7 @@ def no_work(node: Node, *, since_ms: int) -> NoWorkDocument:
     notes = node.desk.journal.since(since_ms, now)
     causes = [(cause_of(note), note) for note in notes]
     posting = node.provider.posting
-    floor = floor_of(notes, posting.money)
+    floor = floor_of((note for note in notes if note.tier == "silver"), posting.money)
     alert = node.desk.pulse.stalled(now)
     return NoWorkDocument(
         since_ms=since_ms,

@@ -53,7 +53,10 @@ class JobDocument(Struct, frozen=True, kw_only=True):
     """Peer id of the lease's owner."""
     lease: str | None
     micro_per_gpu_hour: int | None
+    lease_money: str | None
+    """What that price is in."""
     money: str
+    """Of the limits and the cost."""
     cost_micro: int
     """Co-signed so far, over all attempts."""
     outcome: OutcomeDocument | None

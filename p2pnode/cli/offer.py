@@ -9,7 +9,7 @@ import click
 from p2pnode.cli.client import get
 from p2pnode.cli.output import home_option, json_option, note, print_document, print_table, short
 from p2pnode.cli.since import for_option
-from p2pnode.cli.wanted import constraints_of, money_of, wanted_options
+from p2pnode.cli.wanted import constraints_of, money_of, tier_in, wanted_options
 from p2pnode.cli.watching import watch as watch_items
 from p2pnode.cli.why import change_lines
 from p2pnode.home import find_home
@@ -51,7 +51,7 @@ def search(*, limit: int, home: Path | None, as_json: bool, **wanted: Any) -> No
     if as_json:
         print_document(document)
     else:
-        _print_offers(document, wanted["tier"].partition(",")[0])
+        _print_offers(document, tier_in(wanted).partition(",")[0].replace("any", "silver"))
     if not document["items"]:
         click.get_current_context().exit(EXIT_NO_MATCH)
 
@@ -65,7 +65,7 @@ def watch(*, for_ms: int | None, home: Path | None, as_json: bool, **wanted: Any
     """Say each offer that fits as it comes, changes or goes, until Ctrl-C."""
     node = find_home(home).socket
     query = query_of(wanted)
-    tier = wanted["tier"].partition(",")[0]
+    tier = tier_in(wanted).partition(",")[0].replace("any", "silver")
     watch_items(
         lambda: get(node, "/v1/offers", **query, limit=16_384)["items"],
         key="key",

@@ -204,7 +204,7 @@ def _state_line(job: dict[str, Any]) -> str:
     if job["state"] == "matching":
         return f"looking for an offer{': ' + job['why'] if job['why'] else ''}"
     if job["state"] in {"staging", "running"} and job["micro_per_gpu_hour"] is not None:
-        price = format_money(job["micro_per_gpu_hour"], job["money"])
+        price = format_money(job["micro_per_gpu_hour"], job["lease_money"])
         why = f" ({job['why']})" if job["why"] else ""
         return f"{job['state']} on {short(job['owner'])} at {price}/gpu-h{why}"
     return ""

@@ -34,9 +34,8 @@ OPTIONS: Final = (
     click.option("--up", help="Least bandwidth from the node."),
     click.option(
         "--tier",
-        default="silver",
-        show_default=True,
-        help="silver, bronze, gold, a list of them with commas, or any: silver or bronze.",
+        help="silver, bronze, gold, a list with commas, or any: silver or bronze. By default "
+        "silver; any where there is a deadline: the cheapest that meets it.",
     ),
     click.option("--no-preempt", is_flag=True, help="No tier that may be interrupted."),
     click.option("--max-price", help="Most per GPU-hour, for example '0.45 USD/gpu-h'."),
@@ -57,7 +56,7 @@ def wanted_options(command: F) -> F:
 
 def constraints_of(wanted: dict[str, Any]) -> dict[str, Any]:
     """The options as the API takes them; what was not said is left out. Raises LocalFault."""
-    tier, *others = _tiers(wanted["tier"], is_kept=wanted["no_preempt"])
+    tier, *others = _tiers(tier_in(wanted), is_kept=wanted["no_preempt"])
     price, total = _limits(wanted)
     given = {
         "gpus": wanted["gpus"],
@@ -80,6 +79,12 @@ def constraints_of(wanted: dict[str, Any]) -> dict[str, Any]:
         "prefer": list(wanted["prefer"]),
     }
     return {key: value for key, value in given.items() if value is not None and value != []}
+
+
+def tier_in(wanted: dict[str, Any]) -> str:
+    """The tiers that were named, or what is meant without."""
+    named: str | None = wanted["tier"]
+    return named or ("any" if wanted["deadline"] else "silver")
 
 
 def money_of(wanted: dict[str, Any]) -> str | None:

@@ -268,7 +268,7 @@ class Driver:
             why = str(error) or self.file.why or "too slow"
             log.warning("lease not settled", extra={"job": self.file.id, "why": why})
         if outcome.cause == "renewed" and await self._renewer.is_going_on():
-            self._become(gone_on(self.file, self._desk.owed(lease.id)))
+            self._become(gone_on(self.file, lease, self._desk.owed(lease.id)))
             return
         await self._renewer.let_go()
         if outcome.cause == "preempted" and not self.cancelled.is_set():

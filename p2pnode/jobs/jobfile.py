@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from p2pnode.cabinet import Cabinet
 from p2pnode.matching.order import ANY, Choice, Order
 from p2pnode.matching.renter import Taking
+from p2pnode.matching.search import Wish, converted
 from protocol.advert import Tier
 from protocol.auction import Need
 from protocol.codec import (
@@ -147,6 +148,13 @@ class JobFile(Wire, frozen=True, kw_only=True):
     is_cancelled: Literal["yes"] | UnsetType = UNSET
     primary: AtPrimary | UnsetType = UNSET
     """Unset where only the market is asked."""
+
+    def worth(self, micros: Micros, money: str) -> Micros:
+        """A sum in another money, which a lease may be in, in the money of the job's limits."""
+        wish = Wish(money=self.money, rates=self.choice.rates)
+        found = converted(micros, money, wish)
+        assert found is not None, "a lease is in the job's money or in one with a rate"
+        return found
 
     def order(self, now: Millis) -> Order:
         """What is asked of the market now."""

@@ -47,6 +47,7 @@ def moved(
         attempt=file.attempt + 1,
         preemptions=preemptions,
         tier=fallback.tier if fallback is not UNSET and is_enough else file.tier,
+        choice=replace(file.choice, or_tiers=()) if is_enough else file.choice,
         give_up_ms=Millis(give_up_ms),
         avoid=avoid,
         resting=resting,
@@ -56,7 +57,7 @@ def moved(
         renewal=UNSET,
         lease=UNSET,
         outcome=UNSET,
-        paid_micro=Micros(file.paid_micro + owed),
+        paid_micro=Micros(file.paid_micro + file.worth(owed, lease.request.money)),
     )
 
 
@@ -68,8 +69,8 @@ def _resumed(file: JobFile, nonce: bytes) -> bytes:
     return encode(replace(job, checkpoint=file.checkpoint, nonce=nonce))
 
 
-def gone_on(file: JobFile, owed: Micros) -> JobFile:
-    """The file of a job that goes on in its next lease, once `owed` is all of the last one."""
+def gone_on(file: JobFile, lease: Lease, owed: Micros) -> JobFile:
+    """The file of a job that goes on in its next lease, once `owed` is all of this one."""
     return replace(
         file,
         state="running",
@@ -79,5 +80,5 @@ def gone_on(file: JobFile, owed: Micros) -> JobFile:
         renewing=UNSET,
         renewal=UNSET,
         outcome=UNSET,
-        paid_micro=Micros(file.paid_micro + owed),
+        paid_micro=Micros(file.paid_micro + file.worth(owed, lease.request.money)),
     )

@@ -84,7 +84,8 @@ class Renewer:
         if left is not None:
             span = (lease.request.end_ms - lease.request.start_ms) * len(lease.request.units)
             price = Micros(lease.request.micro_per_gpu_hour)
-            left = Micros(max(0, left - charge(MillisSpan(span), price)))
+            cost = self._driver.file.worth(charge(MillisSpan(span), price), lease.request.money)
+            left = Micros(max(0, left - cost))
         return replace(
             order,
             total_max=left,

@@ -134,7 +134,12 @@ class Desk:
 
     async def _watched(self, handler: Handler, peer: PeerId, body: bytes) -> bytes:
         self.pulse.came(self._clock.now())
-        answer = await handler(peer, body)
+        try:
+            answer = await handler(peer, body)
+        except PeerFault:
+            # It was looked at, and found to be no question: that stalls nobody.
+            self.pulse.evaluated(self._clock.now())
+            raise
         self.pulse.evaluated(self._clock.now())
         return answer
 

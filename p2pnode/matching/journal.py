@@ -48,6 +48,8 @@ NOTES_BURST: Final = 128
 RENTERS_MAX: Final = 1_024
 
 USUAL_LEAST: Final = 16
+USUAL_OF_ONE: Final = 8
+"""Of one renter, who could else say alone what is usual; of many identities it still can."""
 USUAL_OF: Final = 512
 """By so many requests an owner says what is usually asked, and by no fewer."""
 
@@ -146,8 +148,17 @@ class Journal:
 
     def usual(self, group: bytes) -> tuple[Shape, ...]:
         """How many GPUs renters lately wanted of this group; empty before there were enough."""
-        wanted = [note.need.gpus for note in self._notes.values() if note.group == group]
-        lately = wanted[-USUAL_OF:]
+        lately: list[int] = []
+        of_renter: dict[PublicKey, int] = {}
+        for note in reversed(self._notes.values()):
+            counted = of_renter.get(note.renter, 0)
+            is_odd = note.reason in {"SHAPE", "POLICY"}
+            if note.group != group or is_odd or counted >= USUAL_OF_ONE:
+                continue
+            of_renter[note.renter] = counted + 1
+            lately.append(note.need.gpus)
+            if len(lately) >= USUAL_OF:
+                break
         if len(lately) < USUAL_LEAST:
             return ()
         return tuple(Shape(gpus=gpus, weight=lately.count(gpus)) for gpus in sorted(set(lately)))

@@ -12,11 +12,11 @@ from msgspec.structs import replace as with_fields
 from ledger.fold import Lease
 from p2pnode.clock import WallClock
 from p2pnode.matching.book import Follower, Offer
-from p2pnode.matching.columns import Columns, Query, best_of
+from p2pnode.matching.columns import Columns, Query, Ranked, best_of
 from p2pnode.matching.order import Order
 from p2pnode.matching.preferences import unmet_ppm
 from p2pnode.matching.rows import Opinion
-from p2pnode.matching.search import Known, Wish, misfit_of, parts_of, search
+from p2pnode.matching.search import Known, Wish, misfit_of, parts_of, search, tier_of
 from p2pnode.matching.spread import (
     LEAST,
     PER_ACCOUNT_MAX,
@@ -171,10 +171,17 @@ class Market:
             most=count_for(stale_ppm),
             per_account=PER_ACCOUNT_MAX,
         )
-        found = [
-            (rate, self._columns.best(replace(query, wish=part), fits=fits, unmet=unmet))
-            for part, rate in parts_of(wish)
-        ]
+
+        def best(part: Wish) -> list[Ranked]:
+            # An offer is ranked by the tier in which it will be asked, and by no other.
+            asked = replace(query, wish=part)
+            return self._columns.best(
+                asked,
+                fits=lambda offer: tier_of(offer, wish) == part.tier and fits(offer),
+                unmet=unmet,
+            )
+
+        found = [(rate, best(part)) for part, rate in parts_of(wish)]
         return asked_of(best_of(query, found), seed=seed)
 
     def unmeasured(self, wish: Wish) -> list[Offer]:

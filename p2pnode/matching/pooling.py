@@ -21,7 +21,7 @@ from p2pnode.matching.let_go import letting_go
 from p2pnode.matching.order import Order
 from p2pnode.matching.pool_plan import Place, chosen_places, room_in
 from p2pnode.matching.renter import Ask, Taking
-from p2pnode.matching.search import KnownOf, search
+from p2pnode.matching.search import KnownOf, converted, search
 from p2pnode.quantities import format_money
 from protocol.advert import Region
 from protocol.answers import check_bid, check_refusal
@@ -59,6 +59,8 @@ class _Held:
 
     offer: Offer
     bid: Sealed[Bid]
+    ask_micro: int
+    """Its price per GPU-hour, in the renter's money."""
 
 
 class Pooling:
@@ -109,7 +111,7 @@ class Pooling:
             if dear is not None:
                 raise NoPool(dear)
             held, why = await self._hold_all(order, chosen, left_out)
-            dear = _too_dear([each.bid.body.micro_per_gpu_hour for each in held], order)
+            dear = _too_dear([each.ask_micro for each in held], order)
             if len(held) == nodes and dear is None:
                 return [self._taking(order, each, rank, job_for) for rank, each in enumerate(held)]
             await self._drop(held)
@@ -165,7 +167,7 @@ class Pooling:
                     left_out.add(place.offer.head[0])
                     why = f"an owner does not hold its GPUs: {error}"
                     break
-                held.append(_Held(place.offer, bid))
+                held.append(_Held(place.offer, bid, _price_of(bid.body, order)))
         return held, "the owners answer too slowly" if scope.cancelled_caught else why
 
     async def _hold_one(self, order: Order, offer: Offer) -> Sealed[Bid]:
@@ -263,6 +265,12 @@ class Pooling:
                 await self._ask(peer, kind, body)
         except (Unavailable, PeerFault, trio.TooSlowError) as error:
             log.info(failed, extra={"why": str(error)})
+
+
+def _price_of(bid: Bid, order: Order) -> Micros:
+    price = converted(bid.micro_per_gpu_hour, bid.money, order.wish())
+    assert price is not None  # as `beyond` has found
+    return price
 
 
 def _too_dear(asks: list[int], order: Order) -> str | None:

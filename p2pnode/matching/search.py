@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from p2pnode.matching.book import Offer
 from p2pnode.matching.drivers import version_of
 from p2pnode.matching.gpu_names import is_model
-from protocol.advert import Advert, Host, Isolation, Tier, ask_for, is_closed
+from protocol.advert import Advert, Host, Isolation, Tier, ask_for, is_closed, price_for
 from protocol.answers import ISOLATIONS
 from protocol.auction import Need
 from protocol.digest_filter import may_hold
@@ -247,7 +247,7 @@ def converted(micros: Micros, money: str, wish: Wish) -> Micros | None:
 def ask_of(offer: Offer, wish: Wish) -> Micros | None:
     """The ask of the tier that would be taken, in the wish's money; None where there is none."""
     tier = tier_of(offer, wish)
-    ask = None if tier is None else ask_for(offer.advert, tier)
+    ask = None if tier is None else price_for(offer.advert, tier, wish.gpus)
     return None if ask is None else converted(Micros(ask), offer.advert.money, wish)
 
 

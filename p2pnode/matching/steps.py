@@ -11,8 +11,7 @@ from typing import Any, Final
 from msgspec import UNSET, UnsetType
 
 from p2pnode.matching.book import Offer
-from p2pnode.matching.search import Known, Wish, converted, driver_of, tier_of
-from protocol.advert import ask_for
+from p2pnode.matching.search import Known, Wish, ask_of, driver_of
 from protocol.answers import ISOLATIONS
 from protocol.lease import MS_PER_HOUR, charge
 from protocol.units import Micros, Millis, MillisSpan
@@ -103,13 +102,6 @@ def _costs(name: str, offer: Offer, wish: Wish) -> Micros | None:
     if ask is None or name == "price" or wish.during is None:
         return ask
     return charge(MillisSpan((wish.during[1] - wish.during[0]) * wish.gpus), ask)
-
-
-def ask_of(offer: Offer, wish: Wish) -> Micros | None:
-    """The ask of the tier that would be taken, in the wish's money."""
-    tier = tier_of(offer, wish)
-    ask = None if tier is None else ask_for(offer.advert, tier)
-    return None if ask is None else converted(Micros(ask), offer.advert.money, wish)
 
 
 def _apart(name: str, asked: Value, there: Value, wish: Wish) -> int:

@@ -12,16 +12,17 @@ from p2pnode.matching.surcharge import Shape, surcharges
 from protocol.advert import Surcharge, price_for
 from protocol.units import Millis
 from tests import make
-from tests.make import NOW, RENTER
+from tests.make import NOW
 from tests.make_desk import posting, shelf
 
 
-def journal(*gpus: int) -> Journal:
-    """Of an owner that was asked for so many GPUs, one after the other."""
+def journal(*gpus: int, renters: int = 5) -> Journal:
+    """Of an owner that was asked for so many GPUs, one after the other, by these in turn."""
     found = Journal(MemoryCabinet())
     for number, count in enumerate(gpus):
         rfq = make.rfq(need=make.need(gpus=count), nonce=number.to_bytes(16, "big"))
-        found.refused(rfq, RENTER.public, Millis(NOW + number * 60_000), ("TAKEN", ""))
+        renter = make.signer(20 + number % renters).public
+        found.refused(rfq, renter, Millis(NOW + number * 60_000), ("TAKEN", ""))
     return found
 
 
@@ -30,6 +31,10 @@ def test_what_is_usual_needs_some_requests_and_is_that_of_the_group() -> None:
     asked = journal(*([4] * USUAL_LEAST), 1)
     assert asked.usual(make.GROUP) == (Shape(gpus=1), Shape(gpus=4, weight=USUAL_LEAST))
     assert asked.usual(bytes(16)) == ()
+
+
+def test_one_renter_alone_does_not_say_what_is_usual() -> None:
+    assert journal(*([8] * 100), renters=1).usual(make.GROUP) == ()
 
 
 def test_a_small_job_pays_for_what_it_breaks_up_and_never_more_than_twice() -> None:
