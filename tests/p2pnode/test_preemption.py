@@ -14,8 +14,10 @@ from p2pnode.execution.engine import Run, RunId
 from p2pnode.execution.fake_engine import FakeEngine, Script
 from p2pnode.execution.materials import MemoryMaterials
 from p2pnode.jobs.jobfile import Fallback
+from p2pnode.matching.order import Choice
 from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.node import Node
+from protocol.advert import Tier
 from protocol.lease import charge
 from protocol.tick import Tick
 from protocol.units import Micros, Millis, MillisSpan
@@ -216,12 +218,17 @@ async def test_k1_the_owner_that_took_its_units_back_is_left_alone_until_the_lea
     assert again >= lease.request.end_ms
 
 
+@pytest.mark.parametrize("tiers", [("bronze",), ("silver", "bronze")])
 async def test_k6_a_job_that_is_interrupted_too_often_pays_for_silver_within_its_cap(
-    party: Party, autojump_clock: trio.abc.Clock
+    party: Party, autojump_clock: trio.abc.Clock, tiers: tuple[Tier, ...]
 ) -> None:
     works = Works(party)
     first, second, renter, job = await under_way(
-        party, works, fallback=Fallback(after=2, tier="silver")
+        party,
+        works,
+        tier=tiers[0],
+        choice=Choice(or_tiers=tiers[1:]),
+        fallback=Fallback(after=2, tier="silver"),
     )
     third = await party.start(works.owner(500_000))
     await party.start(works.owner(500_001))
