@@ -104,8 +104,14 @@ class OwnBooks:
     def renewal_of(self, lease: Digest) -> Lease | None:
         """The accepted lease of ours in which the job of this one goes on, if there is one."""
         found = (each for each in self.leases() if each.request.renews == lease)
+        before = self._ledger.lease(lease)
         open_ones = (
-            each for each in found if each.is_accepted and each.ended_ms > each.request.start_ms
+            each
+            for each in found
+            if each.is_accepted
+            and each.ended_ms > each.request.start_ms
+            and before is not None
+            and each.request.start_ms == before.ended_ms
         )
         return next(open_ones, None)
 

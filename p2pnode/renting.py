@@ -92,6 +92,7 @@ def _jobs(  # noqa: PLR0917 - each is one part
             cabinet=ports.cabinet,
             baggage=ports.baggage,
             net=net_of(genesis),
+            skew_ms=genesis.bounds.skew_ms,
             clock=ports.clock,
             random_bytes=ports.random_bytes,
             open_stream=links.open_stream,

@@ -89,12 +89,16 @@ class Outcome(Wire, frozen=True, kw_only=True):
     x: Extensions = UNSET
 
 
-def check_saved(saved: Saved, request: LeaseRequest, *, bytes_max: int) -> None:
+def check_saved(
+    saved: Saved, request: LeaseRequest, *, bytes_max: int, now: Millis, skew: MillisSpan
+) -> None:
     """Whether a renter takes this for what its job saved. SPEC.md 13.5.
 
-    Raises PeerFault `saved.size` or `saved.span`.
+    Raises PeerFault `saved.size`, `saved.future` or `saved.span`.
     """
-    if saved.archive.bytes > bytes_max:
+    if saved.at_ms > now + skew:
+        raise PeerFault("saved.future")
+    if not 0 < saved.archive.bytes <= bytes_max:
         raise PeerFault("saved.size", f"{saved.archive.bytes} bytes")
     until = min(saved.at_ms, request.end_ms)
     if saved.used_ms > max(0, until - request.start_ms) * len(request.units):

@@ -172,7 +172,8 @@ class Worker:
                 run_of(job, self.lease, self.run_id, self._shop.device_of)
             )
         except PeerFault as fault:
-            return self._failed("engine", f"the input is refused: {fault.rule}", started)
+            # The renter's own fault, so that no remedy is due.
+            return self._failed("stopped", f"the input is refused: {fault.rule}", started)
         except (LocalFault, Unavailable) as fault:
             return self._failed("engine", str(fault), started)
         return await self._watch()

@@ -12,7 +12,7 @@ from p2pnode.jobs.lease_client import OpenStream
 from p2pnode.matching.renter import Renter
 from p2pnode.matching.search import Wish
 from protocol.errors import Unavailable
-from protocol.units import Digest, Micros, NetId, PeerId, PublicKey
+from protocol.units import Digest, Micros, MillisSpan, NetId, PeerId, PublicKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +23,8 @@ class Desk:
     cabinet: Cabinet
     baggage: Baggage
     net: NetId
+    skew_ms: MillisSpan
+    """How far the clocks of others may be ahead of ours."""
     clock: WallClock
     random_bytes: Callable[[int], bytes]
     open_stream: OpenStream

@@ -22,9 +22,9 @@ from p2pnode.jobs.poolfile import NODES_MAX, PoolFile, load_pools, save_pool
 from p2pnode.matching.book import Offer
 from p2pnode.matching.pooling import NoPool, Pooling
 from p2pnode.matching.search import Wish
-from protocol.errors import LocalFault
+from protocol.errors import LocalFault, PeerFault, Unavailable
 from protocol.job import digest_of_job, seal_job
-from protocol.units import Digest
+from protocol.units import Digest, Micros
 
 log = logging.getLogger(__name__)
 
@@ -80,12 +80,17 @@ class Pools:
         """
         if not 2 <= len(members) <= NODES_MAX:
             raise LocalFault(f"A job has 2 to {NODES_MAX} nodes, or one.", "--nodes 2")
+        self._forget_ended()
         if len(self._pools) >= POOLS_MAX:
             raise LocalFault(f"{POOLS_MAX} jobs on several nodes are kept already.", "wait")
         drafts = []
         for rank, member in enumerate(members):
             variables = {**member.variables, RANK: str(rank), NODES: str(len(members))}
-            drafts.append(self._jobs.draft(replace(member, variables=variables)))
+            limit = None if member.total_max is None else member.total_max // len(members)
+            share = replace(
+                member, variables=variables, total_max=None if limit is None else Micros(limit)
+            )
+            drafts.append(self._jobs.draft(share))
         file = PoolFile(
             id=f"pool-{drafts[0].id.removeprefix('job-')}",
             created_ms=drafts[0].created_ms,
@@ -95,6 +100,15 @@ class Pools:
         self._put(file)
         self._to_run.send_nowait(file.id)
         return file
+
+    def _forget_ended(self) -> None:
+        """Make room: the oldest that are over go; their nodes' jobs stay."""
+        for file in reversed(self.files()):
+            if len(self._pools) < POOLS_MAX:
+                return
+            if self.state_of(file) in ENDED:
+                self._cabinet.remove(f"pools/{file.id}")
+                del self._pools[file.id]
 
     def files(self) -> list[PoolFile]:
         """All pools, newest first."""
@@ -141,7 +155,7 @@ class Pools:
         while self._pools[name].state in {"matching", "taking"}:
             try:
                 await self._step(name)
-            except NoPool as none:
+            except (NoPool, PeerFault, Unavailable) as none:
                 await self._wait_for_market(name, str(none))
         if self._pools[name].state == "granted":
             await self._watch(name)
@@ -154,10 +168,17 @@ class Pools:
                 self._change(name, state="failed", why="cancelled")
                 return
             order = replace(file.members[0].order(self._clock.now()), job=None)
+            if order.total_max is not None:
+                # Each node has its share of the limit; all together have the limit.
+                order = replace(order, total_max=Micros(order.total_max * len(file.members)))
             await self._look_around(order.wish())
             takings = await self._pooling.hold(order, len(file.members), self._job_for(file))
             records = tuple(taking_record(taking) for taking in takings)
             self._change(name, state="taking", takings=records, why="")
+        elif any(load(self._cabinet, member.id) is not None for member in file.members):
+            # All was granted before the first was handed over; we died in between.
+            self._begin(name)
+            return
         try:
             await self._pooling.take([taking_of(each) for each in self._pools[name].takings])
         except NoPool:

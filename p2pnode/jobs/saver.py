@@ -73,7 +73,13 @@ class Saver:
         if sealed.signer != lease.owner or sealed.body.lease != lease.id:
             raise PeerFault("saved.signer")
         bytes_max = self._driver.job().limits.output_bytes
-        check_saved(sealed.body, lease.request, bytes_max=bytes_max)
+        check_saved(
+            sealed.body,
+            lease.request,
+            bytes_max=bytes_max,
+            now=self._desk.clock.now(),
+            skew=self._desk.skew_ms,
+        )
         return sealed.body.archive
 
     def _read(self, raw: bytes) -> Sealed[Saved]:

@@ -18,6 +18,8 @@ from protocol.lease import Terms
 from protocol.units import Digest, Micros, Millis, MillisSpan, PublicKey
 
 BID_LIFE_MS: Final = MillisSpan(10_000)
+NOTICE_MS_MAX: Final = MillisSpan(600_000)
+"""Who wants to be warned for longer wants silver, and would have it for the price of bronze."""
 HOLD_MS: Final = MillisSpan(5_000)
 """An exclusive bid is kept this long: enough to ask some owners one after the other."""
 LAPSE_MS: Final = MillisSpan(60_000)
@@ -74,6 +76,8 @@ def quote(
     if isinstance(room, No):
         return room
     start, end = room.start_ms, Millis(room.start_ms + rfq.end_ms - rfq.start_ms)
+    if rfq.renews is not UNSET and start != rfq.start_ms:
+        return No("STALE", "too late to renew")
     if why := _moved(asked, least(posting, rfq.tier, start=start, end=end), told, posting.money):
         return No("PRICE_MOVED", why)
     return _bid(question, room, asked, shelf=shelf, posting=posting, now=now)
@@ -129,6 +133,8 @@ def _policy(rfq: Rfq, posting: Posting) -> str | None:
     if not posting.lease_ms_min <= span <= posting.lease_ms_max:
         least, most = map(format_span, (posting.lease_ms_min, posting.lease_ms_max))
         return f"leases of {least} to {most} only"
+    if rfq.tier == "bronze" and rfq.notice_ms > NOTICE_MS_MAX:
+        return f"gives at most {format_span(NOTICE_MS_MAX)} of notice"
     return None
 
 

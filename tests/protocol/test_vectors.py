@@ -172,7 +172,8 @@ def judge_saved(case: Case) -> None:
     file = FILES["saved"]
     request = decode(raw(file, "request"), LeaseRequest, size_max=QUOTE_BYTES_MAX)
     body = unpack(raw(case), NetId(raw(file, "net")), Saved).body
-    check_saved(body, request, bytes_max=file["bytes_max"])
+    given = {name: file[name] for name in ("bytes_max", "now", "skew")}
+    check_saved(body, request, **given)
 
 
 def judge_seal(name: str, shape: type[Wire]) -> Callable[[Case], None]:
