@@ -85,7 +85,7 @@ def job_routes(services: JobServices) -> list[HTTPRouteHandler]:
     async def check(data: JSONBody[ReceiptCheck]) -> ReceiptDocument:
         return services.check(data.hex)
 
-    jobs = [submit, list_jobs, show, cancel, read_log, fetch, receipt, bids, check]
+    jobs = [submit, list_jobs, show, cancel, read_log, fetch, receipt, bids, auction, check]
     return [*jobs, *_lease_routes(services)]
 
 
