@@ -8,8 +8,8 @@ BIN := .venv/bin
 PY := $(BIN)/python
 CODE := protocol ledger p2pnode testnet
 READY := .venv/ready
-LEDGER_TESTS := tests/ledger tests/model tests/protocol tests/test_tidy.py
-NODE_TESTS := tests --ignore=tests/ledger --ignore=tests/model --ignore=tests/protocol --ignore=tests/test_tidy.py
+LEDGER_TESTS := tests/ledger tests/model tests/protocol tests/sim tests/test_tidy.py
+NODE_TESTS := tests --ignore=tests/ledger --ignore=tests/model --ignore=tests/protocol --ignore=tests/sim --ignore=tests/test_tidy.py
 
 .PHONY: help setup demo test quick live lint fix shows night lock
 
