@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from p2pnode.home import host_faults, read_if_there, write_durably
+from protocol.codec import Wire, decode, encode
+from protocol.errors import LocalFault, PeerFault
 
 RECORD_BYTES_MAX: Final = 2_097_152
 
@@ -22,6 +24,16 @@ class Cabinet(Protocol):
 
     def remove(self, name: str) -> None:
         """Forget the record if there is one. Raises LocalFault."""
+
+
+def put_record(cabinet: Cabinet, name: str, record: Wire) -> None:
+    """Keep what can be read back. Raises LocalFault if it could not, and as `put`."""
+    raw = encode(record)
+    try:
+        decode(raw, type(record), size_max=RECORD_BYTES_MAX)
+    except PeerFault as fault:
+        raise LocalFault(f"This cannot be kept: {fault.detail or fault.rule}.") from fault
+    cabinet.put(name, raw)
 
 
 class FileCabinet:

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType, structs
 
-from p2pnode.cabinet import RECORD_BYTES_MAX, Cabinet
+from p2pnode.cabinet import RECORD_BYTES_MAX, Cabinet, put_record
 from p2pnode.clock import WallClock
 from p2pnode.config import Pricing
 from p2pnode.matching.book import Offer
@@ -19,7 +19,7 @@ from p2pnode.matching.provider import Provider, Shelf
 from p2pnode.matching.strategies import STRATEGY_PATTERN, Energy, PriceRule, ask_of, floor_of
 from p2pnode.quantities import Money as Price
 from protocol.advert import TIERS, Tier, ask_for
-from protocol.codec import CurrencyCode, Instant, Money, Wire, decode, encode
+from protocol.codec import CurrencyCode, Instant, Money, Wire, decode
 from protocol.errors import LocalFault
 from protocol.gpu_class import gpu_class
 from protocol.units import Micros, PublicKey
@@ -132,7 +132,7 @@ class OwnPrices:
         posting = self._provider.posting
         groups = self._provider.use
         asks = self._pricer.work_out(groups, timetable=posting.timetable, now=self._clock.now())
-        silver = next((asks[group]["silver"] for group in groups if group in asks), None)
+        silver = next((asks[group].get("silver") for group in groups if group in asks), None)
         self._provider.post(
             replace(
                 posting,
@@ -153,7 +153,11 @@ class OwnPrices:
             raise LocalFault(
                 f"{rule.strategy} needs a floor.", "p2pnode ask set --floor '0.30 USD/gpu-h'"
             )
-        self._cabinet.put(_ASK, encode(record))
+        if rule.percent is None and rule.energy is None and ask_of(rule, "silver") is None:
+            raise LocalFault(
+                "nothing is offered without a price for silver", "p2pnode ask set '0.35 USD/gpu-h'"
+            )
+        put_record(self._cabinet, _ASK, record)
         self._begin(record)
 
     def _begin(self, record: AskRecord | None) -> None:
@@ -164,7 +168,12 @@ class OwnPrices:
     def _money(self, record: AskRecord | None) -> str:
         """Of config.toml; where that names none, of the record; else as the network has it."""
         pricing = self._pricing
-        for price in (pricing.ask, pricing.floor, pricing.energy):
+        named = (
+            *(pricing.ask, pricing.gold_ask, pricing.bronze_ask),
+            *(pricing.floor, pricing.gold_floor, pricing.bronze_floor),
+            pricing.energy,
+        )
+        for price in named:
             if price is not None:
                 return price.code
         return self._usual_money if record is None else record.money

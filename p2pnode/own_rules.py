@@ -7,12 +7,12 @@ from typing import Annotated, Final
 
 from msgspec import UNSET, Meta
 
-from p2pnode.cabinet import RECORD_BYTES_MAX, Cabinet
+from p2pnode.cabinet import RECORD_BYTES_MAX, Cabinet, put_record
 from p2pnode.config import Workloads
 from p2pnode.screening import KINDS, RULES_MAX, Guest, Kind, Rule, Verdict, check_rule, why_not
 from protocol.auction import Rfq
 from protocol.certificate import Certificate
-from protocol.codec import Name, Wire, decode, encode
+from protocol.codec import Name, Wire, decode
 from protocol.errors import LocalFault
 from protocol.job import Job
 from protocol.units import PublicKey
@@ -103,7 +103,7 @@ class OwnRules:
         return self.why_not(Guest(image=image, feed=renter.hex()), ("image",))
 
     def _keep(self, record: RulesRecord) -> None:
-        self._cabinet.put(_RULES, encode(record))
+        put_record(self._cabinet, _RULES, record)
         self._kept = record
 
 

@@ -10,7 +10,7 @@ from typing import Final
 import trio
 from msgspec import UNSET, UnsetType, structs
 
-from p2pnode.cabinet import RECORD_BYTES_MAX
+from p2pnode.cabinet import RECORD_BYTES_MAX, put_record
 from p2pnode.config import Availability, Config
 from p2pnode.identity import Identity
 from p2pnode.matching.book import Book
@@ -21,7 +21,7 @@ from p2pnode.own_rules import OwnRules
 from p2pnode.ports import Ports
 from protocol.auction import Rfq
 from protocol.certificate import Certificate
-from protocol.codec import Instant, Wire, decode, encode
+from protocol.codec import Instant, Wire, decode
 from protocol.errors import LocalFault
 from protocol.units import Millis, MillisSpan
 
@@ -162,7 +162,7 @@ class OwnTerms:
         now = self._clock.now()
         until = UNSET if span is None else Millis(now + span)
         pause = PauseRecord(since_ms=now, until_ms=until)
-        self._cabinet.put(_PAUSE, encode(pause))
+        put_record(self._cabinet, _PAUSE, pause)
         self._pause = pause
         self.wake()
         return pause
@@ -175,7 +175,7 @@ class OwnTerms:
 
     def _keep(self, record: WindowsRecord) -> None:
         timetable = Timetable((*self._configured, *record.windows))
-        self._cabinet.put(_WINDOWS, encode(record))
+        put_record(self._cabinet, _WINDOWS, record)
         self._kept = record
         self._provider.post(replace(self.posting, timetable=timetable))
         self.prices.refresh()

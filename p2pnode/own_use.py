@@ -111,12 +111,12 @@ class OwnUse:
         for lease in self._open() if in_use else ():
             is_bronze = lease.request.tier == "bronze" and lease.reason is None
             if is_bronze and lease.id not in self._told and any(_has(lease, u) for u in in_use):
-                self._told[lease.id] = None
                 self._yield(lease)
 
     def _yield(self, lease: Lease) -> None:
         try:
             self._take_back(lease, self._clock.now(), WHY)
+            self._told[lease.id] = None
         except LocalFault as fault:
             log.warning("bronze not taken back", extra={"lease": lease.id.hex(), "why": fault.what})
 

@@ -191,6 +191,7 @@ class OwnerViews:
                 price_of=None if silver is None else partial(share_of, Micros(silver)),
                 money=posting.money,
                 span_ms=MillisSpan(max(1, now - began)),
+                until=now,
                 energy=self._terms.prices.rule.energy,
             )
             return SimulatedAskDocument(

@@ -122,7 +122,7 @@ class HybridDriver(Driver):
         said, _ = await self._ask_state(primary)
         if said == "absent":
             await self._tell(primary)
-        elif said != "unclear":
+        elif said not in {"unclear", "refused"}:
             self._change_there(phase="waiting")
         elif self._is_late(primary):
             self._withdraw("elsewhere", "it does not say whether it has the job")
@@ -143,8 +143,6 @@ class HybridDriver(Driver):
         if said == "ended":
             self._change_there(exit_code=code)
             self._withdraw("ended", "")
-        elif said == "refused":
-            self._change_there(phase="left", after="elsewhere", why="out of stock")
         elif said == "out_of_stock":
             self._withdraw("elsewhere", "out of stock")
         elif said == "failed" or (said == "absent" and at.phase == "running"):
@@ -166,11 +164,17 @@ class HybridDriver(Driver):
         if at.after in {"ended", "failed"}:
             self._change_there(phase="left")
             return
-        said, code = await self._ask_state(primary)
+        said, code, is_gone = "unclear", None, False
+        try:
+            answer = await primary.ask("state", self._values())
+            said, code = primary.template.read(*answer)
+            is_gone = primary.template.is_gone(*answer)
+        except Unavailable as error:
+            why = str(error)
         if said == "ended":  # before it could be stopped
             await self._fetch_log(primary)
             self._change_there(phase="left", after="ended", exit_code=code)
-        elif said in {"absent", "failed", "refused"}:
+        elif is_gone:
             self._change_there(phase="left")
         elif self._is_late(primary):
             self._end(

@@ -99,6 +99,12 @@ class Template(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 return said, None
         return "unclear", None
 
+    def is_gone(self, code: int, printed: str) -> bool:
+        """Whether an answer to `state` says that nothing of the job goes on there."""
+        text = f"exit {code}\n{printed}"
+        patterns = (self.says.failed, self.says.absent)
+        return any(pattern and re.search(pattern, text) for pattern in patterns)
+
     def _names(self) -> set[str]:
         words = repr((self.start, self.state, self.log, self.stop, self.file))
         return {found[1] for found in _NAMED.finditer(words)}

@@ -55,11 +55,13 @@ def replay(
     price_of: PriceOf | None,
     money: str,
     span_ms: MillisSpan,
+    until: Millis,
     energy: Energy | None,
 ) -> Outcome:
     """What comes of these requests if each tier has this price; None: the one that was bid.
 
-    `units` tells how many GPUs each group has.
+    `units` tells how many GPUs each group has. Of a lease that goes on beyond `until`, what comes
+    before counts.
     """
     held: dict[bytes, list[tuple[Millis, Millis, int]]] = {}
     asked = leases = used = gross = 0
@@ -71,7 +73,8 @@ def replay(
         if price is None or not _wins(note, price) or not _has_room(note, units, held):
             continue
         held.setdefault(note.group, []).append((note.start_ms, note.end_ms, note.need.gpus))
-        gpu_ms = MillisSpan((note.end_ms - note.start_ms) * note.need.gpus)
+        ran_ms = max(0, min(note.end_ms, until) - note.start_ms)
+        gpu_ms = MillisSpan(ran_ms * note.need.gpus)
         leases, used = leases + 1, used + gpu_ms
         gross += charge(gpu_ms, price)
     whole = sum(units.values()) * span_ms

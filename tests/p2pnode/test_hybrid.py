@@ -93,6 +93,18 @@ async def test_what_the_primary_cannot_run_runs_here_after_it_let_go(
     nursery.cancel_scope.cancel()
 
 
+async def test_a_primary_that_cannot_be_reached_for_a_moment_keeps_the_job(
+    party: Party, nursery: trio.Nursery, autojump_clock: trio.abc.Clock
+) -> None:
+    owner = await party.add(ask=300_000)
+    primary = ScriptedPrimary(states=["running", "full up", "running", "ended 3"])
+    renter = await renter_with(party, primary)
+    nursery.start_soon(never_both, renter, owner, primary)
+    done = await ended(renter, submit(renter.node, "first").id)
+    assert (done.state, there(done).exit_code, done.lease) == ("done", 3, msgspec.UNSET)
+    nursery.cancel_scope.cancel()
+
+
 async def test_what_waits_too_long_there_runs_here(
     party: Party, nursery: trio.Nursery, autojump_clock: trio.abc.Clock
 ) -> None:

@@ -200,3 +200,15 @@ def test_a_lease_that_runs_into_a_dearer_window_is_no_lease_at_the_price_of_now(
     assert isinstance(late, No)
     assert late.reason == "PRICE_MOVED"
     assert "0.50 TEST" in late.detail
+
+
+async def test_a_price_for_one_tier_alone_is_refused_and_harms_nothing(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    owner = await party.start(
+        party.build(ask=1, choose=priced(ask=None, bronze_ask=Money(Micros(150_000), "TEST")))
+    )
+    await trio.sleep(3)
+    with pytest.raises(LocalFault, match="without a price for silver"):
+        views(owner.node).set_ask(AskChange(tier="gold", micro_per_gpu_hour=400_000, money="TEST"))
+    assert owner.node.provider.posting.ask is None

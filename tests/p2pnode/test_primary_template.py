@@ -147,7 +147,8 @@ def test_answers_are_understood(
 def test_a_run_of_dstack_without_capacity_is_over_there() -> None:
     reason = '"termination_reason": "failed_to_start_due_to_no_capacity"'
     told = f'{{\n  "status": "failed",\n  "jobs": [{{\n      {reason},\n      "exit_status": null'
-    assert load_template("dstack").read(0, told) == ("refused", None)
+    assert load_template("dstack").read(0, told) == ("out_of_stock", None)
+    assert load_template("dstack").is_gone(0, told)
     # A job that prints or names the words in its own command is not what ended so.
     quoted = json.dumps({"commands": [f"echo {reason}"]}, indent=2)
     running = f'{{\n  "status": "running",\n{quoted[1:]}'

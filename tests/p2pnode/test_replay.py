@@ -54,6 +54,7 @@ def at(price: int | None, *notes: Note, units: int = 1) -> Outcome:
         {make.GROUP: units},
         price_of=None if price is None else partial(share_of, Micros(price)),
         money="TEST",
+        until=Millis(10**15),
         span_ms=DAY,
         energy=ENERGY,
     )
@@ -133,3 +134,13 @@ async def test_a_node_plays_its_own_journal_again(
     assert len(dear.node.books.leases()) == 1
     with pytest.raises(LocalFault):
         views.simulate([-1], 1)
+
+
+def test_a_lease_that_goes_on_counts_up_to_now() -> None:
+    kept = seen(0, result="won")
+    half = Millis((kept.start_ms + kept.end_ms) // 2)
+    whole = replay([kept], {kept.group: 1}, price_of=None, money=kept.money,
+        span_ms=MillisSpan(10**9), until=kept.end_ms, energy=None)  # fmt: skip
+    begun = replay([kept], {kept.group: 1}, price_of=None, money=kept.money,
+        span_ms=MillisSpan(10**9), until=half, energy=None)  # fmt: skip
+    assert (begun.leases, 2 * begun.used_ms) == (1, whole.used_ms)
