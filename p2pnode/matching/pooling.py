@@ -29,7 +29,6 @@ from protocol.auction import Bid, BidDrop, Refusal, Reply, Rfq, Take
 from protocol.codec import decode, encode
 from protocol.errors import P2PError, PeerFault, Unavailable
 from protocol.genesis import Genesis, net_of
-from protocol.job import seal_job
 from protocol.limits import FRAME_BYTES_MAX
 from protocol.signing import Signer
 from protocol.units import Digest, Micros, PeerId, PublicKey
@@ -114,12 +113,16 @@ class Pooling:
             held, why = await self._hold_all(order, chosen, left_out)
             dear = _too_dear([each.ask_micro for each in held], order)
             if len(held) == nodes and dear is None:
-                try:
-                    return [self._taking(order, held[i], i, job_for) for i in range(nodes)]
-                except PeerFault as fault:
-                    # One of them has a key to which nothing can be sealed.
-                    left_out.update(each.offer.head[0] for each in held if not _is_sound(each))
-                    why = f"no job can be sealed to an owner: {fault.rule}"
+                takings: list[Taking] = []
+                for rank, each in enumerate(held):
+                    try:
+                        takings.append(self._taking(order, each, rank, job_for))
+                    except PeerFault as fault:
+                        # A key to which nothing can be sealed.
+                        left_out.add(each.offer.head[0])
+                        why = f"no job can be sealed to an owner: {fault.rule}"
+                if len(takings) == nodes:
+                    return takings
             await self._drop(held)
             if dear is not None:
                 raise NoPool(dear)
@@ -271,14 +274,6 @@ class Pooling:
                 await self._ask(peer, kind, body)
         except (Unavailable, PeerFault, trio.TooSlowError) as error:
             log.info(failed, extra={"why": str(error)})
-
-
-def _is_sound(held: _Held) -> bool:
-    try:
-        seal_job(b"", to=held.offer.certificate.x25519, ephemeral=bytes(32))
-    except PeerFault:
-        return False
-    return True
 
 
 def _price_of(bid: Bid, order: Order) -> Micros:

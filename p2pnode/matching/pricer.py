@@ -48,7 +48,6 @@ class Pricer:
         self._lines: dict[tuple[bytes, Tier], Line] = {}
         self._drift_ppm = 0
         self._moved_ms: Millis | None = None
-        self._looked_ms = Millis(0)
         self._used = (0, 0)
 
     @property

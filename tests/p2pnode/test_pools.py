@@ -8,6 +8,7 @@ import trio
 
 from p2pnode.execution.engine import Run
 from p2pnode.execution.fake_engine import Script
+from p2pnode.jobs import pools
 from p2pnode.jobs.jobfile import ENDED, JobFile
 from p2pnode.jobs.pools import NODES, RANK
 from p2pnode.matching.renter import Taking
@@ -15,9 +16,9 @@ from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.node import Node
 from protocol.codec import decode
 from protocol.errors import LocalFault
-from protocol.job import Job
+from protocol.job import Job, seal_job
 from protocol.limits import JOB_BYTES_MAX
-from protocol.units import Micros, MillisSpan
+from protocol.units import Micros, MillisSpan, PublicKey
 from tests.make_job import make_submission
 from tests.make_node import LISTED_S, Party, Started, stop
 
@@ -211,6 +212,23 @@ async def test_a_renter_that_dies_at_any_moment_has_each_node_once(
         lease for owner in owners for lease in owner.node.books.leases() if lease.is_accepted
     ]
     assert len(accepted) == 2
+
+
+async def test_an_owner_to_whom_nothing_can_be_sealed_is_left_out_and_ends_nothing(
+    party: Party, autojump_clock: trio.abc.Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owners = [await party.add(ask=ask) for ask in (300_000, 310_000, 320_000)]
+    renter = await party.add(ask=None, gossip="auto")
+    await trio.sleep(LISTED_S)
+    odd = owners[0].node.identity.certificate.x25519
+
+    def seal(raw: bytes, *, to: PublicKey, ephemeral: bytes) -> bytes:
+        return seal_job(raw, to=PublicKey(bytes(32)) if to == odd else to, ephemeral=ephemeral)
+
+    monkeypatch.setattr(pools, "seal_job", seal)
+    pool = submit(renter.node, 2, patience_ms=MillisSpan(60_000))
+    assert await ended(renter, pool) == "done"
+    assert [len(owner.node.books.leases()) for owner in owners] == [0, 1, 1]
 
 
 async def test_a_job_of_one_node_is_no_pool(party: Party, autojump_clock: trio.abc.Clock) -> None:
