@@ -140,6 +140,7 @@ def arrivals_of(node: Node) -> ArrivalListDocument:
                 key=arrival.head[0].hex(),
                 incarnation=arrival.head[1],
                 seq=arrival.head[2],
+                state="open" if arrival.is_open else "withdrawn",
                 ask_micro=arrival.ask_micro,
                 taken_ms=arrival.taken_ms,
             )

@@ -119,6 +119,8 @@ class ArrivalDocument(Struct, frozen=True, kw_only=True):
     key: str
     incarnation: int
     seq: int
+    state: Literal["open", "withdrawn"]
+    """A withdrawn advert takes the offer out of every search."""
     ask_micro: int | None
     """The silver one."""
     taken_ms: int

@@ -55,6 +55,8 @@ class Arrival:
     """When an advert was put into the book, for those who measure how news travels."""
 
     head: OfferHead
+    is_open: bool
+    """Not a withdrawal."""
     ask_micro: int | None
     """The silver one."""
     taken_ms: Millis
@@ -234,6 +236,7 @@ class Book:
         self._arrivals.append(
             Arrival(
                 head=offer.head,
+                is_open=offer.is_open,
                 ask_micro=ask_for(offer.advert, "silver"),
                 taken_ms=offer.taken_ms,
             )
