@@ -367,6 +367,9 @@ class Node:
         if not self.is_light:
             self.offer_sync.meet(peer)
         self.replication.meet(peer)
+        lost_s = self.peers.lost_since(peer)
+        if lost_s is not None:
+            self.lookout.listing.again(lost_s)
 
     def _take(self, publisher: PeerId | None, raw: bytes) -> bool:
         """A sealed advert for our book, and with it where its owner can be reached."""
