@@ -72,9 +72,12 @@ class Listing:
             self._is_news = True
             self._changed.set()
 
-    def again(self, since_s: float) -> None:
-        """Announce once more soon, if we have since then: who was out of reach did not hear it."""
-        if self._keys and self._announced_s >= since_s:
+    def again(self, since_s: float | None) -> None:
+        """Somebody is back who was out of reach since then: announce what it did not hear, soon.
+
+        None: nobody is back.
+        """
+        if since_s is not None and self._keys and self._announced_s >= since_s:
             self._changed.set()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

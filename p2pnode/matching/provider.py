@@ -14,7 +14,16 @@ from p2pnode.clock import WallClock
 from p2pnode.gpus import Gpu
 from p2pnode.matching.strategies import Asks, share_of
 from p2pnode.matching.timetable import ALWAYS, DAY_SLOTS, Timetable
-from protocol.advert import Advert, Host, Isolation, Surcharge, Tier, TierAsk, price_for
+from protocol.advert import (
+    Advert,
+    Host,
+    Isolation,
+    Surcharge,
+    Tier,
+    TierAsk,
+    device_mark,
+    price_for,
+)
 from protocol.auction import Rfq
 from protocol.errors import Unavailable
 from protocol.genesis import Genesis, net_of
@@ -52,6 +61,8 @@ class Shelf:
     driver: str = ""
     """Version; empty where none is known."""
     compute: tuple[int, int] | None = None
+    devices: tuple[str, ...] = ()
+    """What the real ones of them call themselves."""
     surcharges: tuple[Surcharge, ...] = ()
     """As the last advert said them."""
 
@@ -70,6 +81,7 @@ def shelves_of(gpus: tuple[Gpu, ...]) -> tuple[Shelf, ...]:
             units=tuple(gpu.unit for gpu in members),
             driver=members[0].driver,
             compute=members[0].compute,
+            devices=tuple(gpu.device for gpu in members if gpu.device),
         )
         for (model, vram, source), members in sorted(alike.items(), key=lambda pair: pair[0])
     )
@@ -322,6 +334,7 @@ class Provider:
             lease_ms_min=posting.lease_ms_min,
             lease_ms_max=posting.lease_ms_max,
             surcharges=shelf.surcharges or UNSET,
+            devices=tuple(sorted(device_mark(each, self._net) for each in shelf.devices)) or UNSET,
             calendar=(
                 hours.slots(now).to_bytes(DAY_SLOTS // 8, "little") if hours.is_bounded else UNSET
             ),

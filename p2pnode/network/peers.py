@@ -83,7 +83,7 @@ class Peers:
         """Neighbours that are none any more, by when that was seen, oldest first."""
 
     def lost_since(self, peer: PeerId) -> float | None:
-        """When a new neighbour ceased to be one before; to be asked while being told of it."""
+        """When a new neighbour ceased to be one before, if it was; ask while being told of it."""
         return self._lost.get(peer)
 
     def learn(self, peer: PeerId, addresses: tuple[str, ...]) -> None:

@@ -6,19 +6,28 @@ from pathlib import Path
 import pytest
 import trio
 
+from p2pnode.execution.nvml_probe import unit_of
+from p2pnode.gpus import Gpu, GpuUse
 from p2pnode.identity import Identity
+from p2pnode.matching.search import Wish
 from p2pnode.network.gossip import Feed
 from p2pnode.network.memory_transport import MemoryHub, MemoryTransport
+from p2pnode.network.peer_text import peer_text
 from p2pnode.network.peers import NEIGHBOURS_WANTED
 from p2pnode.network.transport import Verdict
 from p2pnode.ports import Ports
+from p2pnode.reputation_views import reputation_of
+from p2pnode.status import DEVICE_CLAIMED_TWICE, alerts_of, offer_of, offers_of
+from protocol.advert import device_mark
 from protocol.codec import encode
-from protocol.errors import PeerFault, Unavailable
+from protocol.errors import LocalFault, PeerFault, Unavailable
 from protocol.offers import Heads, Offers, OffersAsk, OwnOffers, OwnOffersAsk
-from protocol.units import Digest, PeerId
-from tests.make_node import Party, Started
+from protocol.units import Digest, Mebibytes, PeerId, PublicKey
+from tests.make_job import make_submission
+from tests.make_node import Party, Started, ended, stop
 
 HEARTBEAT_S = 30
+DEVICE = "GPU-5a1f6c2e-0d3b-4c55-9a77-1e8f0c2b7d94"
 
 
 @pytest.fixture
@@ -225,3 +234,119 @@ async def test_c7_two_parts_find_together_though_each_has_neighbours_enough(
     hub.heal()
     await trio.sleep(HEARTBEAT_S)
     assert [len(node.asks()) for node in (*sides[0], *sides[1])] == [20] * 20
+
+
+@dataclass(frozen=True)
+class OneGpu:
+    """See GpuProbe: a host with one real GPU."""
+
+    feed: PublicKey
+
+    async def read(self) -> tuple[Gpu, ...]:
+        await trio.lowlevel.checkpoint()
+        unit = unit_of(self.feed, DEVICE)
+        vram = Mebibytes(24_564)
+        return (Gpu(unit=unit, model="RTX 4090", vram=vram, source="nvml", device=DEVICE),)
+
+    async def use(self) -> tuple[GpuUse, ...]:
+        await trio.lowlevel.checkpoint()
+        return ()
+
+
+def with_gpu(ports: Ports, identity: Identity) -> Ports:
+    return replace(ports, probe=OneGpu(identity.feed.public))
+
+
+def seen_by(seer: Started) -> dict[str, list[tuple[str, bool]]]:
+    """Owner -> who is shown beside it as claiming the same GPU, and whether that one was first."""
+    found = offers_of(seer.node, Wish(), limit=9).items
+    feeds = {
+        peer_text(offer.certificate.peer_id): offer.signer.hex()
+        for offer in seer.node.market.offers()
+    }
+    return {
+        feeds[item.peer]: [(rival.owner, rival.is_first) for rival in item.rivals] for item in found
+    }
+
+
+async def killed(hub: MemoryHub, started: Started, others: list[Started]) -> None:
+    """SIGKILL: not a word of goodbye gets out."""
+    for other in others:
+        hub.cut(started.peer, other.peer)
+    await stop(started)
+    hub.heal()
+
+
+async def test_c4_a_killed_node_is_the_same_one_again_under_its_key(
+    party: Party, hub: MemoryHub, autojump_clock: trio.abc.Clock
+) -> None:
+    seer, owner = await party.add(ask=None), await party.add(ask=300_000)
+    await trio.sleep(3)
+    (before,) = seer.node.market.offers()
+    await killed(hub, owner, [seer])
+    assert seer.asks() == [300_000]  # nobody knows yet
+    again = await party.start(party.revive(owner.node))
+    await trio.sleep(5)
+    (after,) = seer.node.market.offers()
+    assert again.peer == owner.peer == after.certificate.peer_id
+    assert (after.signer, after.head[0]) == (before.signer, before.head[0])
+    assert after.advert.incarnation > before.advert.incarnation
+
+
+async def test_c4_under_a_new_key_the_old_entry_goes_at_its_end_and_the_conflict_is_shown(
+    party: Party, hub: MemoryHub, autojump_clock: trio.abc.Clock
+) -> None:
+    seer = await party.add(ask=None)
+    old = await party.start(party.build(ask=300_000, wrap=with_gpu))
+    await trio.sleep(3)
+    (stale,) = seer.node.market.offers()
+    await killed(hub, old, [seer])
+    new = await party.start(party.build(ask=310_000, wrap=with_gpu))
+    await trio.sleep(5)
+    was, is_now = (each.node.identity.feed.public.hex() for each in (old, new))
+    assert seen_by(seer) == {was: [(is_now, False)], is_now: [(was, True)]}
+    shown = offer_of(seer.node, stale.head[0].hex()[:10])
+    assert shown.offer.devices == (device_mark(DEVICE, seer.node.net).hex(),)
+    (rival,) = reputation_of(seer.node, is_now, why=False).rivals
+    assert (rival.owner, rival.is_first, rival.claim) == (was, True, "claimed")
+    (alert,) = alerts_of(new.node)
+    assert alert.startswith(f"{DEVICE_CLAIMED_TWICE}: feed {was[:16]}")
+    left_ms = stale.advert.not_after_ms - seer.node.ports.clock.now()
+    await trio.sleep(left_ms / 1_000)
+    assert seen_by(seer) == {was: [(is_now, False)], is_now: [(was, True)]}
+    await trio.sleep(0.001)
+    assert seen_by(seer) == {is_now: []}
+    assert alerts_of(new.node) == ()
+    with pytest.raises(LocalFault, match="No offer begins"):
+        offer_of(seer.node, stale.head[0].hex())
+
+
+async def test_c4_a_liar_that_copies_a_device_takes_nothing_from_its_owner(
+    party: Party, hub: MemoryHub, autojump_clock: trio.abc.Clock
+) -> None:
+    client = await party.add(ask=None)
+    honest = await party.start(party.build(ask=300_000, wrap=with_gpu))
+    await trio.sleep(3)
+    liar = await party.start(party.build(ask=400_000, wrap=with_gpu))
+    await trio.sleep(5)
+    owns, lies = (each.node.identity.feed.public.hex() for each in (honest, liar))
+    both = {owns: [(lies, False)], lies: [(owns, True)]}
+    assert seen_by(client) == both
+    before = honest.node.standing.reliability_ppm(honest.node.identity.feed.public)
+    job = client.node.jobs.submit(make_submission(client.node))
+    file = await ended(client, job.id)
+    assert (file.state, file.taking.owner.hex()) == ("done", owns)  # type: ignore[union-attr]
+    # It is away longer than its advert lives, and is the first again when it is back.
+    for other in (client, liar):
+        hub.cut(honest.peer, other.peer)
+    await trio.sleep(600)
+    assert seen_by(client) == {lies: []}
+    hub.heal()
+    await trio.sleep(HEARTBEAT_S)
+    assert seen_by(client) == both
+    assert client.node.standing.bars(honest.node.identity.feed.public) is None
+    assert client.node.standing.bars(liar.node.identity.feed.public) is None
+    assert honest.node.standing.reliability_ppm(honest.node.identity.feed.public) >= before
+    again = client.node.jobs.submit(make_submission(client.node))
+    file = await ended(client, again.id)
+    assert (file.state, file.taking.owner.hex()) == ("done", owns)  # type: ignore[union-attr]
