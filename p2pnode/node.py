@@ -370,7 +370,7 @@ class Node:
         if not self.is_light:
             self.offer_sync.meet(peer)
         self.replication.meet(peer)
-        self.lookout.listing.again(self.peers.lost_since(peer))
+        self.lookout.listing.meet(self.peers.lost_since(peer))
 
     def _take(self, publisher: PeerId | None, raw: bytes) -> bool:
         """A sealed advert for our book, and with it where its owner can be reached."""

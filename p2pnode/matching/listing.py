@@ -52,6 +52,7 @@ class Listing:
         self._is_news = False
         self._changed = trio.Event()
         self._announced_s = 0.0
+        self._was_taken = True
         self.announced = 0
         self.failed = 0
 
@@ -72,12 +73,13 @@ class Listing:
             self._is_news = True
             self._changed.set()
 
-    def again(self, since_s: float | None) -> None:
-        """Somebody is back who was out of reach since then: announce what it did not hear, soon.
+    def meet(self, lost_s: float | None) -> None:
+        """There is a new neighbour, which was lost at that time if it was one before.
 
-        None: nobody is back.
+        What nobody took until now, or what it did not hear meanwhile, is announced soon.
         """
-        if since_s is not None and self._keys and self._announced_s >= since_s:
+        has_missed = lost_s is not None and self._announced_s >= lost_s
+        if self._keys and (has_missed or not self._was_taken):
             self._changed.set()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -93,10 +95,12 @@ class Listing:
                 if self._is_news:
                     waits_s = list(AGAIN_S)
                 else:
+                    retry_s = RETRY_S_MIN
                     await trio.sleep(self._rng.uniform(0, START_S_MAX))
             self._is_news = False
             self._announced_s = trio.current_time()
-            if await self._announce_all():
+            self._was_taken = await self._announce_all()
+            if self._was_taken:
                 retry_s = RETRY_S_MIN
             else:
                 waits_s.insert(0, retry_s)
