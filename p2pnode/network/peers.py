@@ -27,6 +27,9 @@ KNOWN_MAX: Final = 4_096
 LOST_MAX: Final = 16
 """Neighbours that are dialled again even if others took their places: a network that was in two
 parts would else stay so, once either has enough of its own."""
+LOST_BELOW: Final = 24
+"""Neighbours with whom none that was lost is dialled: the directory closes what it does not need
+from 32 on, and the two must not undo each other."""
 LOST_S: Final = 24 * 3_600
 
 
@@ -150,13 +153,16 @@ class Peers:
         async with trio.open_nursery() as nursery:
             if self._local is not None:
                 nursery.start_soon(self._local.run, self._streams.addresses, self.sight)
+            nursery.start_soon(self._notice, on_neighbour)
             task_status.started()
-            await self._keep_connected(on_neighbour)
+            while True:
+                await self._dial_some()
+                await trio.sleep(LOOK_S)
 
-    async def _keep_connected(self, on_neighbour: Callable[[PeerId], None]) -> None:
+    async def _notice(self, on_neighbour: Callable[[PeerId], None]) -> None:
+        """Beside the dials, of which the slowest may take long."""
         before: tuple[PeerId, ...] = ()
         while True:
-            await self._dial_some()
             now = self._streams.neighbours()
             for peer in now:
                 if peer not in before:
@@ -179,7 +185,8 @@ class Peers:
     async def _dial_some(self) -> None:
         neighbours = self._streams.neighbours()
         is_full = len(neighbours) >= NEIGHBOURS_WANTED
-        missing = min(NEIGHBOURS_WANTED - len(neighbours), DIALS_AT_ONCE_MAX)
+        if len(neighbours) >= LOST_BELOW:
+            return
         now_s = trio.current_time()
         candidates = [
             peer
@@ -188,7 +195,7 @@ class Peers:
             and peer not in neighbours
             and known.not_before_s <= now_s
         ]
-        missing = 1 if is_full else missing
+        missing = 1 if is_full else min(NEIGHBOURS_WANTED - len(neighbours), DIALS_AT_ONCE_MAX)
         async with trio.open_nursery() as nursery:
             for peer in self._rng.sample(candidates, min(missing, len(candidates))):
                 nursery.start_soon(self._dial, peer)
