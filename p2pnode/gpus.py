@@ -32,6 +32,8 @@ class GpuUse:
     """Of all that runs on it."""
     processes: tuple[tuple[int, int], ...] | None
     """Each process and its share of the load; None where the driver does not tell."""
+    memory: tuple[tuple[int, Mebibytes], ...] | None = None
+    """Each process and what it holds of the GPU's memory, likewise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

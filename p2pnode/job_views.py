@@ -16,8 +16,10 @@ from p2pnode.api.job_documents import (
     JobListDocument,
     LeaseDocument,
     LeaseListDocument,
+    OutcomeDocument,
     PrimaryDocument,
     ReceiptDocument,
+    VramDocument,
     YieldDocument,
     YieldOrder,
 )
@@ -187,6 +189,7 @@ class JobViews:
             money=file.money,
             cost_micro=cost_of(self._node, file),
             outcome=outcome,
+            vram=vram_document(file, outcome),
             log_bytes=end_of(log_path),
             log_path=str(log_path),
             output_path=str(self._baggage.path(file.id, "output.tar")),
@@ -330,6 +333,15 @@ def _fallback(order: JobOrder) -> Fallback | None:
             "--after-preemptions 2 --then silver",
         )
     return Fallback(after=order.after_preemptions, tier=order.then_tier)
+
+
+def vram_document(file: JobFile, outcome: OutcomeDocument | None) -> VramDocument:
+    """What was asked of each GPU's memory, what was to be used of it, and what was."""
+    asked, plan = file.need.vram_mib_min, file.choice.plan
+    planned = asked if plan is UNSET else plan.model_mib
+    peak = None if outcome is None else outcome.vram_peak_mib
+    is_over = peak is not None and peak > planned > 1
+    return VramDocument(asked_mib=asked, planned_mib=planned, peak_mib=peak, is_over=is_over)
 
 
 def _primary_document(at: AtPrimary) -> PrimaryDocument:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, Literal
 
@@ -10,6 +11,7 @@ import trio
 from ledger.fold import Lease
 from p2pnode.cabinet import RECORD_BYTES_MAX
 from p2pnode.config import Gpu as GpuChoice
+from p2pnode.execution.vram_peak import note_peak
 from p2pnode.execution.whose import is_ours
 from p2pnode.gpus import GpuUse
 from p2pnode.matching.detector import Bounds, Detector
@@ -17,7 +19,7 @@ from p2pnode.matching.provider import Provider
 from p2pnode.ports import Ports
 from protocol.codec import Wire, decode, encode
 from protocol.errors import LocalFault, Unavailable
-from protocol.units import Digest, Millis
+from protocol.units import Digest, Mebibytes, Millis
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +85,7 @@ class OwnUse:
             try:
                 for use in await self._probe.use():
                     self.detector.note(use.unit, self._foreign_ppm(use), self._clock.now())
+                    self._note_memory(use)
             except Unavailable as error:
                 log.info("use of the GPUs not seen", extra={"why": str(error)})
             self._act()
@@ -95,6 +98,14 @@ class OwnUse:
         if use.processes is None:
             return 0
         return sum(ppm for pid, ppm in use.processes if not is_ours(pid))
+
+    def _note_memory(self, use: GpuUse) -> None:
+        """Keep the most that a lease's job was seen to hold; a disk that fails costs only that."""
+        held = sum(mib for pid, mib in use.memory or () if is_ours(pid))
+        for lease in self._open() if held else ():
+            if _has(lease, use.unit):
+                with suppress(LocalFault):
+                    note_peak(self._cabinet, lease.id, Mebibytes(held))
 
     def _act(self) -> None:
         units = [unit for shelf in self._provider.shelves for unit in shelf.units]

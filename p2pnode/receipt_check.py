@@ -185,6 +185,8 @@ def _claims(outcome: Outcome) -> Iterator[StatementDocument]:
     texts.append(
         f"it ran under {outcome.engine}, isolation {outcome.isolation}: {outcome.enforced}"
     )
+    if outcome.vram_peak_mib is not UNSET:
+        texts.append(f"it was seen to hold {outcome.vram_peak_mib} MiB of a GPU's memory at most")
     simulated = "the GPU is simulated: nothing ran on a real one"
     texts.append(simulated if outcome.gpu == "simulated" else "it had a GPU that NVML showed")
     for text in texts:
@@ -205,5 +207,6 @@ def outcome_document(outcome: Outcome) -> OutcomeDocument:
         engine=outcome.engine,
         isolation=outcome.isolation,
         enforced=outcome.enforced,
+        vram_peak_mib=None if outcome.vram_peak_mib is UNSET else outcome.vram_peak_mib,
         gpu=outcome.gpu,
     )

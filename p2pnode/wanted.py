@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 from p2pnode.api.wanted_documents import Constraints, JobOrder, OfferQuery
 from p2pnode.config import Renting
 from p2pnode.matching.drivers import compute_of, driver_for, version_of
+from p2pnode.matching.headroom import VramPlan
 from p2pnode.matching.order import Choice, Order
 from p2pnode.matching.preferences import preference_of
 from p2pnode.matching.regions import regions_of
@@ -28,13 +29,14 @@ def need_of(wanted: Constraints, limits: JobOrder | None = None) -> Need:
 
     Raises LocalFault.
     """
+    plan = plan_of(wanted)
     cpus, memory, disk = wanted.cpus_min, wanted.memory_mib_min, wanted.disk_mib_min
     if limits is not None:
         cpus = max(cpus, -(-limits.cpus_milli // MILLI))
         memory, disk = max(memory, limits.memory_mib), max(disk, limits.disk_mib)
     need = Need(
         gpus=wanted.gpus,
-        vram_mib_min=max(1, wanted.vram_mib_min),
+        vram_mib_min=max(1, wanted.vram_mib_min) if plan is None else plan.card_mib(),
         models=wanted.models or UNSET,
         regions=regions_of(wanted.regions) or UNSET,
         isolation_min=_isolation(wanted.isolation_min),
@@ -54,6 +56,23 @@ def need_of(wanted: Constraints, limits: JobOrder | None = None) -> Need:
         ) from fault
 
 
+def plan_of(wanted: Constraints) -> VramPlan | None:
+    """What the job is expected to use of each GPU, if it says so. Raises LocalFault."""
+    if not wanted.model_vram_mib:
+        return None
+    if wanted.vram_mib_min > 1:
+        raise LocalFault(
+            "--vram is what each GPU must have, --model-vram what the model needs of it.", "use one"
+        )
+    plan = VramPlan(model_mib=wanted.model_vram_mib, headroom_ppm=wanted.headroom_ppm)
+    try:
+        return decode(encode(plan), VramPlan, size_max=JOB_BYTES_MAX)
+    except PeerFault as fault:
+        raise LocalFault(
+            f"No card can be chosen by this: {fault.detail}.", "--model-vram 16GiB --headroom 20%"
+        ) from fault
+
+
 def choice_of(wanted: Constraints, renting: Renting, money: str) -> Choice:
     """What the renter chooses by. Raises LocalFault."""
     for text in wanted.prefer:
@@ -69,6 +88,7 @@ def choice_of(wanted: Constraints, renting: Renting, money: str) -> Choice:
             for rate in renting.rates
             if rate.worth.code == money != rate.code
         ),
+        plan=plan_of(wanted) or UNSET,
     )
     try:
         return decode(encode(choice), Choice, size_max=JOB_BYTES_MAX)

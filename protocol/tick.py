@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from protocol.advert import Isolation
+from protocol.advert import Isolation, MibCount
 from protocol.codec import Extensions, Hash, Instant, Money, Name, Span, UInt, Wire
 from protocol.errors import PeerFault
 from protocol.lease import LeaseRequest, charge
@@ -85,6 +85,8 @@ class Outcome(Wire, frozen=True, kw_only=True):
     isolation: Isolation
     enforced: Annotated[str, Meta(max_length=500)]
     """What the engine enforced, in words."""
+    vram_peak_mib: MibCount | UnsetType = UNSET
+    """The most that the owner has seen the job hold of one GPU's memory, where it can see that."""
     gpu: Literal["nvml", "simulated"]
     x: Extensions = UNSET
 

@@ -7,7 +7,8 @@
 //
 // A gpu line is a UUID and pairs key=number: handle (the code of asking for its handle), code (of
 // every later query), total, reserved, used (MiB), temperature (C), power (W), load (%), ecc, mig,
-// pid and sm (the one process on it and its load, %; pid -1: the driver does not tell);
+// pid, sm and held (the one process on it, its load, %, and its memory, MiB; pid or held -1: the
+// driver does not tell);
 // in name=, which "-" makes empty, each underscore is a space. Codes are NVML's: 0 is success,
 // 3 not supported, 15 lost, 999 unknown. -DOLD leaves out what older drivers lack.
 #include <stdio.h>
@@ -19,22 +20,23 @@
 typedef unsigned long long u64;
 typedef struct {
     char uuid[96], name[96];
-    long long handle, code, total, reserved, used, temperature, power, load, ecc, mig, pid, sm;
+    long long handle, code, total, reserved, used, temperature, power, load, ecc, mig, pid, sm, held;
 } Gpu;
 typedef struct { u64 total, free, used; } Memory;
 typedef struct { unsigned version; u64 total, reserved, free, used; } Memory2;
 typedef struct { unsigned gpu, memory; } Load;
 typedef struct { unsigned pid; u64 time; unsigned sm, memory, encoder, decoder; } Process;
+typedef struct { unsigned pid; u64 used; unsigned instance, part; } Held;
 
 static char handles[GPUS];
 static int inits = 0;
 
 static void read_pair(Gpu *gpu, const char *pair) {
     const char *keys[] = {"handle", "code", "total", "reserved", "used",
-                          "temperature", "power", "load", "ecc", "mig", "pid", "sm"};
+                          "temperature", "power", "load", "ecc", "mig", "pid", "sm", "held"};
     long long *values[] = {&gpu->handle, &gpu->code, &gpu->total, &gpu->reserved, &gpu->used,
                            &gpu->temperature, &gpu->power, &gpu->load, &gpu->ecc, &gpu->mig,
-                           &gpu->pid, &gpu->sm};
+                           &gpu->pid, &gpu->sm, &gpu->held};
     const char *value = strchr(pair, '=');
     if (!value) return;
     if (!strncmp(pair, "name=", 5)) {
@@ -137,6 +139,17 @@ int nvmlDeviceGetMemoryInfo_v2(void *handle, Memory2 *memory) {
 }
 int nvmlDeviceGetCudaComputeCapability(void *handle, int *major, int *minor) {
     QUERY *major = 8; *minor = 9; return 0;
+}
+int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, Held *found) {
+    QUERY
+    if (gpu.pid < 0) return 3;
+    if (!gpu.pid) { *count = 0; return 0; }
+    if (!found || *count < 1) { *count = 1; return 7; }
+    memset(found, 0, sizeof *found);
+    found->pid = (unsigned)gpu.pid;
+    found->used = gpu.held < 0 ? ~0ULL : (u64)gpu.held << 20;
+    *count = 1;
+    return 0;
 }
 int nvmlDeviceGetMigMode(void *handle, unsigned *current, unsigned *pending) {
     QUERY *current = *pending = (unsigned)gpu.mig; return 0;

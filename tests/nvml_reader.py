@@ -47,7 +47,12 @@ async def look(probe: NvmlProbe) -> dict[str, object]:
         return {"unavailable": str(error)}
     return {
         "uses": [
-            {"unit": use.unit.hex(), "load_ppm": use.load_ppm, "processes": use.processes}
+            {
+                "unit": use.unit.hex(),
+                "load_ppm": use.load_ppm,
+                "processes": use.processes,
+                "memory": use.memory,
+            }
             for use in uses
         ]
     }

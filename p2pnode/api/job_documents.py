@@ -21,6 +21,8 @@ class OutcomeDocument(Struct, frozen=True, kw_only=True):
     engine: str
     isolation: str
     enforced: str
+    vram_peak_mib: int | None
+    """The most that was seen in use on one of its GPUs; null where that is not measured."""
     gpu: Literal["nvml", "simulated"]
 
 
@@ -32,6 +34,19 @@ class PrimaryDocument(Struct, frozen=True, kw_only=True):
     why: str
     """For which it left, or what it waits for."""
     exit_code: int | None
+
+
+class VramDocument(Struct, frozen=True, kw_only=True):
+    """Memory of each GPU: what was planned and what was measured."""
+
+    asked_mib: int
+    """That a GPU must have."""
+    planned_mib: int
+    """That the job may use of it: what its model needs, or all that was asked for."""
+    peak_mib: int | None
+    """The most that it was seen to use of one; null where that is not known, or not yet."""
+    is_over: bool
+    """It used more than was planned."""
 
 
 class JobDocument(Struct, frozen=True, kw_only=True):
@@ -60,6 +75,7 @@ class JobDocument(Struct, frozen=True, kw_only=True):
     cost_micro: int
     """Co-signed so far, over all attempts."""
     outcome: OutcomeDocument | None
+    vram: VramDocument
     log_bytes: int
     """That it ever had; the order says how many of them are kept."""
     log_path: str

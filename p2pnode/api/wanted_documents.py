@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from p2pnode.config import PrimaryUse
+from p2pnode.matching.headroom import HEADROOM_PPM
 from protocol.advert import Tier
 from protocol.errors import LocalFault
 from protocol.job import NoticeSignal
@@ -23,6 +24,9 @@ class Constraints(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """On each node."""
     vram_mib_min: int = 1
     """Of each."""
+    model_vram_mib: int = 0
+    """Instead: what the model needs of each, so that `headroom_ppm` of the card stays free."""
+    headroom_ppm: int = HEADROOM_PPM
     models: tuple[str, ...] = ()
     """As people call them; any of them will do."""
     regions: tuple[str, ...] = ()

@@ -69,9 +69,21 @@ def show(name: str, home: Path | None, as_json: bool) -> None:
         say(f"{key:<10} {document[key]}")
     if at := document["primary"]:
         say(f"{'primary':<10} {at['use']}: {at['phase']} {at['why']}".rstrip())
+    say(f"{'vram':<10} {vram_text(document['vram'])}")
     if document["outcome"]:
         say(f"{'outcome':<10} {summary(document, None)}")
         say(f"{'enforced':<10} {document['outcome']['enforced']}")
+
+
+def vram_text(vram: dict[str, Any]) -> str:
+    """The same in words."""
+    asked, planned, peak = vram["asked_mib"], vram["planned_mib"], vram["peak_mib"]
+    text = f"{asked} MiB asked of each GPU"
+    if planned < asked:
+        text += f", {planned} MiB planned to be used"
+    if peak is not None:
+        text += f", {peak} MiB measured at the most"
+    return f"{text}: more than planned" if vram["is_over"] else text
 
 
 @job.command()

@@ -227,6 +227,9 @@ def summary(job: dict[str, Any], output: Path | None) -> str:
     if outcome["output_sha256"]:
         where = f" in {output}" if output else f"; p2pnode job fetch {job['id']} DIR"
         parts.append(f"output {outcome['output_bytes']} bytes, sha256 checked{where}")
+    if job["vram"]["is_over"]:
+        peak, planned = job["vram"]["peak_mib"], job["vram"]["planned_mib"]
+        parts.append(f"warning: {peak} MiB of a GPU's memory in use, {planned} were planned")
     if outcome["gpu"] == "simulated":
         parts.append("GPU simulated")
     return " · ".join(parts)

@@ -24,6 +24,12 @@ TIERS: Final = ("silver", "bronze", "gold")
 OPTIONS: Final = (
     click.option("--gpus", default=1, show_default=True, help="GPUs on one node."),
     click.option("--vram", help="Least memory of each GPU, for example 24GB."),
+    click.option(
+        "--model-vram",
+        help="Memory that the model needs of each GPU, for example 16GiB: a larger one is asked "
+        "for, so that --headroom of it stays free.",
+    ),
+    click.option("--headroom", help="Of each GPU's memory, with --model-vram (default: 20%)."),
     click.option("--model", multiple=True, help="What people call the GPU: H100, 4090, A100-80GB."),
     click.option("--region", multiple=True, help="Country, or a set as EU or EEA; repeatable."),
     click.option("--isolation", help="At least: process, container, hardened, gvisor, vm, tee."),
@@ -61,6 +67,12 @@ def constraints_of(wanted: dict[str, Any]) -> dict[str, Any]:
     given = {
         "gpus": wanted["gpus"],
         "vram_mib_min": mib_ceil(parse_size(wanted["vram"])) if wanted["vram"] else None,
+        "model_vram_mib": (
+            mib_ceil(parse_size(wanted["model_vram"])) if wanted["model_vram"] else None
+        ),
+        "headroom_ppm": _share(wanted["headroom"], "--headroom 20%")
+        if wanted["headroom"]
+        else None,
         "models": list(wanted["model"]),
         "regions": list(wanted["region"]),
         "isolation_min": wanted["isolation"],
@@ -74,7 +86,9 @@ def constraints_of(wanted: dict[str, Any]) -> dict[str, Any]:
         "ask_micro_max": price.micros if price else None,
         "total_micro_max": total.micros if total else None,
         "end_by_ms": instant_of(wanted["deadline"]) if wanted["deadline"] else None,
-        "reliability_ppm_min": _share(wanted["reliability"]) if wanted["reliability"] else None,
+        "reliability_ppm_min": _share(wanted["reliability"], "--reliability 0.97")
+        if wanted["reliability"]
+        else None,
         "rtt_ms_max": parse_span(wanted["max_rtt"]) if wanted["max_rtt"] else None,
         "prefer": list(wanted["prefer"]),
     }
@@ -124,13 +138,13 @@ def instant_of(text: str) -> int:
     return round(at.astimezone(UTC).timestamp() * 1_000)
 
 
-def _share(text: str) -> int:
+def _share(text: str, example: str) -> int:
     """`0.97` in millionths, `97%` too. Raises LocalFault."""
     number, scale = (text[:-1], 4) if text.endswith("%") else (text, 6)
     whole, _, part = number.partition(".")
     if not (whole + part).isdigit() or len(part) > scale:
-        raise LocalFault(f"{text[:20]!a} is no share.", "--reliability 0.97")
+        raise LocalFault(f"{text[:20]!a} is no share.", example)
     ppm: int = int(whole or "0") * 10**scale + int(part.ljust(scale, "0") or "0")
     if ppm > 10**6:
-        raise LocalFault(f"{text[:20]!a} is more than all.", "--reliability 0.97")
+        raise LocalFault(f"{text[:20]!a} is more than all.", example)
     return ppm

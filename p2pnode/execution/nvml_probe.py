@@ -108,10 +108,12 @@ def _look_at(feed: PublicKey, index: int, seen: dict[str, int]) -> GpuUse | None
         device = pynvml.nvmlDeviceGetHandleByIndex(index)
         uuid: str = pynvml.nvmlDeviceGetUUID(device)
         load = int(pynvml.nvmlDeviceGetUtilizationRates(device).gpu)
-        processes = _processes(device, uuid, seen)
+        processes, memory = _processes(device, uuid, seen), _memory(device)
     except (pynvml.NVMLError, UnicodeDecodeError):
         return None
-    return GpuUse(unit=unit_of(feed, uuid), load_ppm=load * 10_000, processes=processes)
+    return GpuUse(
+        unit=unit_of(feed, uuid), load_ppm=load * 10_000, processes=processes, memory=memory
+    )
 
 
 def _processes(
@@ -129,6 +131,17 @@ def _processes(
         newest[int(sample.pid)] = max(found, newest.get(int(sample.pid), found))
     seen[uuid] = max((time for time, _ in newest.values()), default=seen.get(uuid, 0))
     return tuple((pid, share * 10_000) for pid, (_, share) in sorted(newest.items()))
+
+
+def _memory(device: object) -> tuple[tuple[int, Mebibytes], ...] | None:
+    try:
+        found = pynvml.nvmlDeviceGetComputeRunningProcesses_v3(device)
+    except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
+        return None
+    if any(each.usedGpuMemory is None for each in found):
+        return None
+    held = ((int(each.pid), -(-int(each.usedGpuMemory) // 2**20)) for each in found)
+    return tuple((pid, Mebibytes(mib)) for pid, mib in sorted(held))
 
 
 def _read(feed: PublicKey, pci: Path) -> _Reading:

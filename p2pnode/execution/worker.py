@@ -19,6 +19,7 @@ from p2pnode.execution.remedies import let_off
 from p2pnode.execution.saves import Saves
 from p2pnode.execution.shop import Shop
 from p2pnode.execution.stopping import RETRY_ENGINE_S, STOP_GRACE_MS, give_up, stop_run
+from p2pnode.execution.vram_peak import peak_of
 from p2pnode.execution.workspace import Parcel
 from p2pnode.kept import LOST
 from protocol.errors import LocalFault, PeerFault, Unavailable
@@ -321,6 +322,7 @@ class Worker:
             engine=shop.engine.description.partition(":")[0],
             isolation=shop.engine.isolation,
             enforced=f"{shop.engine.description}{detail}"[:500],
+            vram_peak_mib=peak_of(shop.cabinet, self.lease.id),
             gpu="simulated" if shop.is_simulated() else "nvml",
         )
         raw = pack(outcome, signer=shop.signer, net=shop.net)

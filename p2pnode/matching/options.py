@@ -45,6 +45,8 @@ def option_of(name: str, wish: Wish, *, stage_ms: MillisSpan) -> str:
         return f"--time {format_span(MillisSpan(max(1, span)))}"
     if name == "money":
         return f"in {wish.money}; others by [renting] rates"
+    if name == "vram" and wish.plan is not None and wish.vram_min is not None:
+        return wish.plan.options_for(wish.vram_min)
     if name not in VALUES:
         return name
     return f"--{_NAMES.get(name, name)} {_value(name, getattr(wish, VALUES[name]), wish)}"

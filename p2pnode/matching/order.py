@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, UnsetType
 
+from p2pnode.matching.headroom import VramPlan
 from p2pnode.matching.preferences import Preference, preference_of
 from p2pnode.matching.search import Wish, wish_of
 from protocol.advert import Tier
@@ -30,6 +31,8 @@ class Choice(Wire, frozen=True, kw_only=True):
     """See `preferences`."""
     rates: Annotated[tuple[tuple[CurrencyCode, Money], ...], Meta(max_length=32)] = ()
     """Other money that is taken, each with what one unit is worth in micro-units of ours."""
+    plan: VramPlan | UnsetType = UNSET
+    """From which the need's memory came."""
 
     def preferences(self) -> tuple[Preference, ...]:
         """What ranks and never filters. They were read before they were kept."""
@@ -97,6 +100,7 @@ class Order:
                 None if choice.reliability_ppm_min is UNSET else choice.reliability_ppm_min
             ),
             rtt_ms_max=None if choice.rtt_ms_max is UNSET else choice.rtt_ms_max,
+            plan=None if choice.plan is UNSET else choice.plan,
             image=self.image,
             may_be_busy=self.late_ms is not None or self.start_ms is not None,
         )

@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 from p2pnode.matching.book import Offer
 from p2pnode.matching.drivers import version_of
 from p2pnode.matching.gpu_names import is_model
+from p2pnode.matching.headroom import VramPlan
 from protocol.advert import Advert, Host, Isolation, Tier, ask_for, is_closed, price_for
 from protocol.answers import ISOLATIONS
 from protocol.auction import Need
@@ -32,6 +33,8 @@ class Wish:
     """On one node."""
     vram_min: Mebibytes | None = None
     """Of each."""
+    plan: VramPlan | None = None
+    """From which that came; it says only what to type."""
     models: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()
     isolation_min: Isolation | None = None

@@ -204,16 +204,27 @@ def test_a_driver_that_hangs_is_unavailable_and_takes_one_thread(
 def test_what_runs_on_a_gpu_is_told_with_whose_it_is(
     tmp_path: Path, library: Path, old_library: Path
 ) -> None:
-    # M12
-    states = [gpu(load=63, pid=42, sm=60), gpu(load=5), gpu(load=63, pid=-1), gpu(handle=15)]
-    said = probe(tmp_path, library, *({"state": state, "look": True} for state in states))
-    unit = unit_of(FEED, "GPU-1").hex()
+    # M12, B12
+    states = [
+        gpu(load=63, pid=42, sm=60, held=9_000),
+        gpu(load=5),
+        gpu(load=63, pid=-1),
+        gpu(load=63, pid=42, sm=60, held=-1),
+        gpu(handle=15),
+    ]
+    looks = [{"state": state, "look": True} for state in states]
+    said = probe(tmp_path, library, *looks)
+    told = {"unit": unit_of(FEED, "GPU-1").hex(), "load_ppm": 630_000}
+    busy = told | {"processes": [[42, 600_000]]}
     assert [answer["uses"] for answer in said] == [
-        [{"unit": unit, "load_ppm": 630_000, "processes": [[42, 600_000]]}],
-        [{"unit": unit, "load_ppm": 50_000, "processes": []}],
-        [{"unit": unit, "load_ppm": 630_000, "processes": None}],
+        [busy | {"memory": [[42, 9_000]]}],
+        [told | {"load_ppm": 50_000, "processes": [], "memory": []}],
+        [told | {"processes": None, "memory": None}],
+        [busy | {"memory": None}],
         [],
     ]
+    (old,) = probe(tmp_path, old_library, looks[0])
+    assert old["uses"] == [busy | {"memory": None}]
 
 
 def test_a_driver_that_is_lost_while_it_is_looked_at_is_looked_for_again(
