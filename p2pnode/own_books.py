@@ -93,6 +93,14 @@ class OwnBooks:
         self._open = {lease.id: None for lease in found}
         return found
 
+    def is_let(self, unit: bytes) -> bool:
+        """Whether a lease of ours has this unit now."""
+        now = self._clock.now()
+        return any(
+            lease.request.start_ms <= now and any(turn.unit == unit for turn in lease.request.units)
+            for lease in self.open_leases()
+        )
+
     def bronze(self) -> list[Lease]:
         """Our open leases that can be taken back, and have not been."""
         return [
