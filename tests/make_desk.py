@@ -12,6 +12,7 @@ from ledger.intervals import Interval
 from ledger.units_chain import Turn
 from p2pnode.cabinet import MemoryCabinet
 from p2pnode.matching.book import Follower, Offer
+from p2pnode.matching.breaking import Breaks
 from p2pnode.matching.desk import Books, Desk
 from p2pnode.matching.holds import Holds
 from p2pnode.matching.journal import Journal
@@ -160,6 +161,7 @@ class Owner:
                 granted=lambda renter, nonce: self.grants.get((renter, nonce)),
                 height=lambda: 12,
             ),
+            breaks=Breaks(MemoryCabinet(), lambda _lease: None),
             holds=Holds(MemoryCabinet()),
             who_is=who_is,
             bars=self.barred.get,
