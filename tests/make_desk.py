@@ -275,6 +275,12 @@ class _Thinks:
     def reliability_ppm(self, _owner: PublicKey) -> int:
         return 950_000
 
+    def is_clean(self, _owner: PublicKey) -> bool:
+        return True
+
+    def is_newcomer(self, _owner: PublicKey) -> bool:
+        return False
+
     def bars(self, peer: PublicKey) -> str | None:
         return self.barred.get(peer)
 

@@ -22,7 +22,19 @@ from numpy.typing import NDArray
 from p2pnode.matching.book import Offer
 from p2pnode.matching.judging import HAZARD_PPM_PER_HOUR, advertised, judged
 from p2pnode.matching.packed import GUARDS, Seen, quantities_wanted
-from p2pnode.matching.rows import ASK, COST, EXTRA, KBIT, RTT, Floats, Opinion, Piece, Row, Rows
+from p2pnode.matching.rows import (
+    ASK,
+    COST,
+    EXTRA,
+    KBIT,
+    RTT,
+    WORSE,
+    Floats,
+    Opinion,
+    Piece,
+    Row,
+    Rows,
+)
 from p2pnode.matching.search import NOTHING_KNOWN, Wish, misfit_of
 from protocol.advert import Tier, is_expired
 from protocol.gpu_class import GpuClass
@@ -53,6 +65,8 @@ class Query:
     most: int
     """At least `least`."""
     per_account: int
+    reliability_below_ppm: int | None = None
+    """Only owners that are thought less reliable than this are of interest; `fits` knows which."""
 
 
 class Ranked(Struct, frozen=True, order=True):
@@ -219,6 +233,8 @@ class _Bound:
         self._wanted = np.uint64(quantities_wanted(wish))
         self._masks = [np.uint64(mask) for mask in seen.properties_wanted(wish)]
         self._ask_max = math.inf if wish.ask_max is None else float(wish.ask_max)
+        below = query.reliability_below_ppm
+        self._worse = None if below is None else 2 - below / PPM
         self._extra = EXTRA + wish.gpus - 1
         self._bits = 8.0 * query.bytes_to_move
         self._gpu_hours = wish.gpus * query.span_ms / MS_PER_HOUR
@@ -238,6 +254,8 @@ class _Bound:
         kept = (rows.quantities[part] - self._wanted) & _GUARDS == _GUARDS
         if self._ask_max < math.inf:
             kept &= rows.facts[ASK, part] <= self._ask_max
+        if self._worse is not None:
+            kept &= rows.facts[WORSE, part] > self._worse
         for mask in self._masks:
             kept &= rows.properties[part] & mask != 0
         at = kept.nonzero()[0]

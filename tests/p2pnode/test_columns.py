@@ -113,6 +113,7 @@ def queries(draw: st.DrawFn) -> Query:
         least=least,
         most=draw(st.integers(least, 12)),
         per_account=draw(st.integers(1, 3)),
+        reliability_below_ppm=draw(st.sampled_from((None, None, 500_000, PPM))),
     )
 
 
@@ -143,6 +144,9 @@ def by_looking_at_each(
         if offer.advert.state != "open" or is_expired(offer.advert, query.now):
             continue
         if misfit(offer, query.wish) is not None or not fits(offer):
+            continue
+        below = query.reliability_below_ppm
+        if below is not None and opinion(offer).reliability_ppm >= below:
             continue
         thought = judged(
             offer,

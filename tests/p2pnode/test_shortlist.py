@@ -55,6 +55,12 @@ class Thinks:
     def reliability_ppm(self, _owner: PublicKey) -> int:
         return PPM
 
+    def is_clean(self, _owner: PublicKey) -> bool:
+        return True
+
+    def is_newcomer(self, _owner: PublicKey) -> bool:
+        return False
+
     def bars(self, _peer: PublicKey) -> str | None:
         return None
 

@@ -92,6 +92,24 @@ def test_a_fork_without_a_double_lease_bars_nobody() -> None:
     assert 0 < here.reliability_ppm(OWNER.public) < 500_000
 
 
+def test_a_newcomer_has_little_behind_it_and_nothing_bad() -> None:
+    ledger, feed = owner_feed()
+    here, _, seen = standing(ledger)
+    assert here.is_newcomer(OWNER.public)
+    assert here.is_clean(STRANGER.public)
+    seen[OWNER.public] = 1
+    assert not here.is_newcomer(OWNER.public)
+    assert not here.is_clean(OWNER.public)
+    seen.clear()
+    branch = feed.branch()
+    proof = prove_fork(feed.add(statement(used=1)), branch.add(statement(used=2)))
+    assert proof is not None
+    ledger.accuse(proof)
+    here.reckon()
+    assert not here.is_newcomer(OWNER.public)
+    assert here.is_newcomer(STRANGER.public)
+
+
 def test_what_this_node_saw_fail_counts_at_once() -> None:
     ledger, _ = owner_feed()
     here, _, seen = standing(ledger)
