@@ -11,6 +11,7 @@ from ledger.rules import Case, Verdict, ending, judge, read_case, verdicts_by_fe
 from ledger.trust import Record, Trust
 from ledger.view import Failure, epoch_of, look
 from p2pnode.clock import WallClock
+from p2pnode.matching.judging import hazard_of
 from p2pnode.matching.spread import NEWCOMER_BELOW_PPM
 from p2pnode.words import offence_words
 from protocol.rules import BUNDLE, KEPT_PPM_MAX
@@ -49,6 +50,7 @@ class Standing:
         self._used: tuple[Failure, ...] = ()
         """What this node had seen itself by then: the view has what witnesses attest besides."""
         self._records: dict[PublicKey, Record] = {}
+        self._hazards: dict[PublicKey, int] = {}
 
     def bars(self, peer: PublicKey) -> str | None:
         """Why nobody should deal with the peer, in a sentence; None if nothing is known."""
@@ -76,6 +78,16 @@ class Standing:
     def reliability_ppm(self, owner: PublicKey) -> int:
         """How likely the owner serves to the end, at least, by what this node can tell."""
         return self._record(owner).reliability_ppm
+
+    def hazard_ppm_per_hour(self, owner: PublicKey) -> int:
+        """How often its bronze leases are interrupted, by those that we had of it."""
+        self.trust()
+        if owner not in self._hazards:
+            state = self._ledger.state
+            leases = map(state.lease, state.leases_of(owner, self._ledger.feed))
+            found = (lease for lease in leases if lease is not None)
+            self._hazards[owner] = hazard_of(found, self._clock.now())
+        return self._hazards[owner]
 
     def is_clean(self, owner: PublicKey) -> bool:
         """Whether nothing bad is proved or believed of the owner."""
@@ -119,6 +131,7 @@ class Standing:
         )
         self._reckoned = (self._ledger.changes, self._clock.now())
         self._records.clear()
+        self._hazards.clear()
         self._trust = Trust(view)
         return self._trust
 

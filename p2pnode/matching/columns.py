@@ -20,12 +20,13 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from p2pnode.matching.book import Offer
-from p2pnode.matching.judging import HAZARD_PPM_PER_HOUR, advertised, judged
+from p2pnode.matching.judging import advertised, judged
 from p2pnode.matching.packed import GUARDS, Seen, quantities_wanted
 from p2pnode.matching.rows import (
     ASK,
     COST,
     EXTRA,
+    HAZARD,
     KBIT,
     RTT,
     WORSE,
@@ -220,6 +221,7 @@ def _score(row: Row, query: Query, unmet: Unmet) -> Micros:
         reliability_ppm=row.opinion.reliability_ppm,
         bytes_to_move=query.bytes_to_move,
         rtt_ms=row.opinion.rtt_ms,
+        hazard_ppm_per_hour=row.opinion.hazard_ppm_per_hour,
         unmet_ppm=unmet(row.offer),
     )
     return expected_cost(deal, thought, query.weights).score
@@ -244,7 +246,7 @@ class _Bound:
         self._redone = 0.0
         if wish.tier == "bronze":
             hours = query.span_ms / MS_PER_HOUR * (weights.redo_ms / MS_PER_HOUR)
-            self._redone = HAZARD_PPM_PER_HOUR / PPM * hours * wish.gpus
+            self._redone = hours * wish.gpus
         self.gpu_hours = self._gpu_hours * SLACK
         """By this what a row costs an hour is what it costs in all, at least."""
 
@@ -273,7 +275,7 @@ class _Bound:
         if self._bits:
             low += facts[COST, at] * (self._gpu_hours_per_ms * self._bits) / facts[KBIT, at]
         if self._redone:
-            low += facts[ASK, at] * self._redone
+            low += facts[ASK, at] * facts[HAZARD, at] * self._redone
         if rows.has_extra and self._extra < len(facts):
             low *= facts[self._extra, at]
         if self._bits and self._delay_per_ms:

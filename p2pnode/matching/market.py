@@ -67,6 +67,8 @@ class Thinks(Protocol):
 
     def reliability_ppm(self, owner: PublicKey) -> int: ...
 
+    def hazard_ppm_per_hour(self, owner: PublicKey) -> int: ...
+
     def is_clean(self, owner: PublicKey) -> bool: ...
 
     def is_newcomer(self, owner: PublicKey) -> bool: ...
@@ -102,6 +104,7 @@ class Market:
             lambda offer: Opinion(
                 reliability_ppm=thinks.reliability_ppm(offer.signer),
                 rtt_ms=self._rtt_ms.get(offer.signer, 0),
+                hazard_ppm_per_hour=thinks.hazard_ppm_per_hour(offer.signer),
             )
         )
         self._rtt_ms: dict[PublicKey, int] = {}
@@ -238,6 +241,10 @@ class Market:
         far_us = {id(offer): self._estimate_us(offer) for offer in unknown}
         unknown.sort(key=lambda offer: UNPLACED_US if (far := far_us[id(offer)]) is None else far)
         return unknown[:MEASURED_MAX]
+
+    def hazard_ppm_per_hour(self, owner: PublicKey) -> int:
+        """How often its bronze leases are interrupted, as we have met it."""
+        return self._thinks.hazard_ppm_per_hour(owner)
 
     def known_of(self, offer: Offer) -> Known:
         """What we know of an offer's owner by ourselves."""

@@ -249,6 +249,7 @@ class Renter:
                 reliability_ppm=max(self._reliability_ppm(offer.signer), presumed_ppm),
                 bytes_to_move=order.bytes_to_move,
                 rtt_ms=rtt_ms,
+                hazard_ppm_per_hour=self._market.hazard_ppm_per_hour(offer.signer),
                 unmet_ppm=unmet_ppm(offer, order.choice.preferences(), known),
             )
             answers.hear(offer, (raw, rfq.body), (reply.yes, bid), thought)

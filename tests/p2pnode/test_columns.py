@@ -120,7 +120,11 @@ def queries(draw: st.DrawFn) -> Query:
 def opinion(offer: Offer) -> Opinion:
     """The same at each question, and different for each offer."""
     number = int.from_bytes(offer.head[0], "big")
-    return Opinion(reliability_ppm=number * 99_991 % (PPM + 1), rtt_ms=number * 37 % 300)
+    return Opinion(
+        reliability_ppm=number * 99_991 % (PPM + 1),
+        rtt_ms=number * 37 % 300,
+        hazard_ppm_per_hour=number * 70_001 % 300_000,
+    )
 
 
 def unmet(offer: Offer) -> int:
@@ -153,6 +157,7 @@ def by_looking_at_each(
             reliability_ppm=opinion(offer).reliability_ppm,
             bytes_to_move=query.bytes_to_move,
             rtt_ms=opinion(offer).rtt_ms,
+            hazard_ppm_per_hour=opinion(offer).hazard_ppm_per_hour,
             unmet_ppm=missing(offer),
         )
         deal = advertised(
