@@ -194,7 +194,8 @@ class Desk:
             if isinstance(renewed, No):
                 return self._no_quote(sealed, renewed, now)
             shelf = replace(shelf, units=renewed)
-        why_kept = self._breaks.why_not(sealed.signer, now)
+        may_break = rfq.tier != "bronze" and rfq.start_by_ms is not msgspec.UNSET
+        why_kept = self._breaks.why_not(sealed.signer, now) if may_break else None
         bronze = self._books.bronze()
         answer = quote(
             Question(rfq=rfq, digest=sealed.digest, renter=sealed.signer),
@@ -207,7 +208,7 @@ class Desk:
             told=self._provider.told(rfq),
         )
         if isinstance(answer, No):
-            if answer.reason == "TAKEN" and bronze and why_kept and rfq.tier != "bronze":
+            if answer.reason == "TAKEN" and bronze and why_kept:
                 answer = No("POLICY", why_kept)
             return self._no_quote(sealed, answer, now)
         until = min(answer.valid_until_ms, now + self._genesis.bounds.bid_life_ms)

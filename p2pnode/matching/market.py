@@ -6,6 +6,7 @@ Follows a book: its columns, how old its news is, and the own leases that advert
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Final, Protocol
 
 from msgspec.structs import replace as with_fields
@@ -40,6 +41,8 @@ SILENT_MS: Final = MillisSpan(15_000)
 """An owner that could not be reached is held gone this long, whatever its advert says."""
 MEASURED_MAX: Final = 32
 """Owners that are measured at once, where a renter wants none that is far."""
+LOOKS_MAX: Final = 256
+"""Owners of whom it is asked whether they are newcomers, best first: many may have failed."""
 UNPLACED_US: Final = 2**63
 REFLECTED_MS: Final = MillisSpan(90_000)
 """An advert that does not show a lease by then has not heard of it, or its owner is gone."""
@@ -181,7 +184,12 @@ class Market:
             most=NEWCOMERS_MAX,
             reliability_below_ppm=NEWCOMER_BELOW_PPM,
         )
-        found = self._best(order, query, lambda offer: self._thinks.is_newcomer(offer.signer))
+        looks = count()
+
+        def may_be(offer: Offer) -> bool:
+            return next(looks) < LOOKS_MAX and self._thinks.is_newcomer(offer.signer)
+
+        found = self._best(order, query, may_be)
         return next(iter(asked_of(found, seed=seed + NEWCOMER)), None)
 
     def _query(self, order: Order) -> Query:

@@ -88,6 +88,7 @@ def test_every_counted_request_tries_once_first_and_no_owner_is_leased_twice() -
     assert tally.conflicts_percent < report.figures["first_try_conflicts_percent_argmin"]
 
 
+@pytest.mark.slow
 def test_reliability_counts_what_the_ledgers_and_the_auctions_gave() -> None:
     report = run_reliability(ReliabilityWish(auctions=40, newcomers=2, seed=1), silent)
     assert report.table is not None

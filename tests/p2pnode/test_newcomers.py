@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from p2pnode.matching.market import Market
+from p2pnode.matching.book import Book
+from p2pnode.matching.judging import HAZARD_PPM_PER_HOUR
+from p2pnode.matching.market import LOOKS_MAX, Market
 from p2pnode.matching.order import Choice, Order, Renewal
 from p2pnode.matching.spread import (
     NEWCOMER_BELOW_PPM,
@@ -13,11 +15,25 @@ from p2pnode.matching.spread import (
     TRIED_KEPT,
     tries_newcomer,
 )
+from protocol.certificate import read_certificate
 from protocol.scoring import check_auction, scored_bids
-from protocol.units import Digest, Micros
+from protocol.units import Digest, Micros, PublicKey
+from testnet.bench.offers import offer
 from testnet.bench.reliability import series
-from testnet.bench.reputed import ASK, NET, NONE, PERIODS_MAX, History, Stall, Town, history_of
+from testnet.bench.reputed import (
+    ASK,
+    NET,
+    NONE,
+    ORDER,
+    PERIODS_MAX,
+    History,
+    Stall,
+    Town,
+    history_of,
+)
 from testnet.world import run_seeded
+from tests import make
+from tests.make_desk import Clock
 
 SEEDS = [number.to_bytes(16, "big") for number in range(4_096)]
 GOOD = Stall(history=history_of(990_000))
@@ -87,6 +103,7 @@ def test_who_pays_for_certainty_tries_nobody(wants: str) -> None:
     in_town([GOOD, NEW], look)
 
 
+@pytest.mark.slow
 def test_records_say_what_the_newcomer_was_taken_for_and_can_be_checked() -> None:
     async def main() -> None:
         town = Town([GOOD] * 5 + [NEW], seed=2)
@@ -105,6 +122,7 @@ def test_records_say_what_the_newcomer_was_taken_for_and_can_be_checked() -> Non
     run_seeded(2, main)
 
 
+@pytest.mark.slow
 def test_a_better_record_wins_against_a_worse_at_one_price() -> None:
     for worse in (history_of(900_000, failed=5), history_of(900_000)):
         found = series([GOOD, Stall(history=worse)], 100, 3)
@@ -114,6 +132,7 @@ def test_a_better_record_wins_against_a_worse_at_one_price() -> None:
         assert found.unverified == 0
 
 
+@pytest.mark.slow
 def test_new_keys_of_one_that_fails_win_ever_less_and_its_old_key_nothing() -> None:
     keys = [Stall(history=NONE, ask=CHEAP)] * 8
     old = Stall(history=History(failed=20), ask=CHEAP)
@@ -126,3 +145,44 @@ def test_new_keys_of_one_that_fails_win_ever_less_and_its_old_key_nothing() -> N
     # Nobody is tried again that has failed.
     tried = [winner for winner in fail.winners if winner in new]
     assert len(set(tried)) == len(tried)
+
+
+class AllHaveFailed:
+    """Owners that all have failed before, of which it is noted who was asked about."""
+
+    def __init__(self) -> None:
+        self.asked: list[PublicKey] = []
+
+    def reliability_ppm(self, _owner: PublicKey) -> int:
+        return 100_000
+
+    def hazard_ppm_per_hour(self, _owner: PublicKey) -> int:
+        return HAZARD_PPM_PER_HOUR
+
+    def is_clean(self, _owner: PublicKey) -> bool:
+        return False
+
+    def is_newcomer(self, owner: PublicKey) -> bool:
+        self.asked.append(owner)
+        return False
+
+    def bars(self, _peer: PublicKey) -> str | None:
+        return None
+
+
+def test_a_crowd_that_has_failed_costs_a_bounded_number_of_looks() -> None:
+    thinks = AllHaveFailed()
+    here = Market(
+        Book(make.GENESIS, read=read_certificate),
+        own=make.RENTER.public,
+        thinks=thinks,
+        lease=lambda _lease: None,
+        clock=Clock(),
+    )
+    for number in range(LOOKS_MAX + 50):
+        here.put(offer(number, {"silver": ASK + number}))
+    order = replace(ORDER, money="TEST")
+    assert len(here.shortlist(order, seed=SEEDS[0], but=set())) > 0
+    seed = next(each for each in SEEDS if tries_newcomer(each))
+    assert here.newcomer(order, seed=seed) is None
+    assert len(thinks.asked) == LOOKS_MAX
