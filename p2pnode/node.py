@@ -20,6 +20,7 @@ from p2pnode.letting import build_shop
 from p2pnode.links import Links
 from p2pnode.lookout import Lookout
 from p2pnode.matching.book import Book, Offer, Outcome
+from p2pnode.matching.breaking import Breaks
 from p2pnode.matching.desk import Books, Desk
 from p2pnode.matching.devices import Devices
 from p2pnode.matching.holds import Holds
@@ -263,9 +264,11 @@ class Node:
                 height=self.books.height,
                 lease=ledger.lease,
                 bronze=self.books.bronze,
-                take_back=self.workplace.preempt,
+                check=self.books.check_grant,
+                take_back=lambda lease, at, now: self.workplace.preempt(lease, at, now=now),
             ),
             holds=Holds(ports.cabinet),
+            breaks=Breaks(ports.cabinet, ledger.lease),
             who_is=self.links.who_is,
             bars=self.standing.bars,
             screens=self.terms.screen,

@@ -84,13 +84,13 @@ class Worker:
         """Something that the job starts with is whole."""
         self._parcel_came.set()
 
-    def preempt(self, not_before: Millis, why: str) -> Millis | None:
+    def preempt(self, not_before: Millis, why: str, now: Millis | None = None) -> Millis | None:
         """Take the units back; when they are free, or None if the lease ends before that anyway.
 
         The notice is durable on return, and the job is told at once. Raises LocalFault.
         """
         self._keep("notice", why.encode())
-        at_ms = self._shop.preempt(self.lease, not_before)
+        at_ms = self._shop.preempt(self.lease, not_before, now)
         if at_ms is not None:
             self._heed()
         return at_ms
