@@ -15,7 +15,6 @@ from protocol.certificate import Certificate
 from protocol.codec import Name, Wire, decode
 from protocol.errors import LocalFault
 from protocol.job import Job
-from protocol.units import PublicKey
 
 _RULES: Final = "owner/rules"
 
@@ -97,10 +96,11 @@ class OwnRules:
         kinds: tuple[Kind, ...] = ("renter", "network")
         return self.why_not(guest, kinds if rfq is None else (*kinds, "region"))
 
-    def bars_job(self, job: Job, renter: PublicKey) -> str | None:
-        """Why we do not run this renter's job."""
+    def bars_job(self, job: Job, renter: Certificate) -> str | None:
+        """Why we do not run this renter's job; what holds for an account does for all its peers."""
         image = None if job.image is UNSET else job.image
-        return self.why_not(Guest(image=image, feed=renter.hex()), ("image",))
+        guest = Guest(image=image, feed=renter.feed.hex(), account=renter.root.hex())
+        return self.why_not(guest, ("image", "renter"))
 
     def _keep(self, record: RulesRecord) -> None:
         put_record(self._cabinet, _RULES, record)

@@ -1,19 +1,26 @@
 """An owner's rules on whole nodes: signed refusals with reasons, at once, kept, never undone."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 from msgspec.structs import replace
 
 from p2pnode.api.owner_documents import RuleOrder, RuleTestOrder
+from p2pnode.cabinet import MemoryCabinet
 from p2pnode.config import Workloads
 from p2pnode.jobs.jobfile import JobFile
 from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.node import Node
+from p2pnode.own_rules import OwnRules
 from p2pnode.rule_views import RuleViews
+from p2pnode.screening import Rule
 from protocol.auction import Refusal
+from protocol.codec import decode
 from protocol.errors import LocalFault
+from protocol.limits import AUCTION_BYTES_MAX
+from protocol.scoring import AuctionRecord
 from protocol.wire import unpack
 from tests import make
 from tests.make_desk import Clock, Owner
@@ -144,3 +151,60 @@ async def test_a_renters_region_is_judged_with_its_question(
     assert (await runs(renter)).state == "failed"
     views(owner.node).add_rule(RuleOrder(verdict="allow", kind="region", pattern="DE"))
     assert (await runs(renter)).state == "done"
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        (("deny", "region", "DE"), "the owner denies renters of region DE"),
+        (("allow", "region", "NL"), "the owner allows region NL only"),
+    ],
+)
+async def test_a_renter_hears_under_the_owners_key_why_its_region_is_kept_out(
+    party: Party, autojump_clock: trio.abc.Clock, rule: tuple[Any, Any, str], why: str
+) -> None:
+    """At once, without a restart, and for no lease that runs already."""
+    renter = await party.add(ask=None)  # it says that it is in DE
+    owner = await party.add(ask=300_000)
+    await trio.sleep(3)
+    job = renter.node.jobs.submit(make_submission(renter.node)).id
+    driver = renter.node.jobs.driver(job)
+    while driver.file.state != "running":
+        await driver.changed.wait()
+    verdict, kind, pattern = rule
+    views(owner.node).add_rule(RuleOrder(verdict=verdict, kind=kind, pattern=pattern))
+    assert (await ended(renter, job)).state == "done"
+    file = await runs(renter)
+    assert file.state == "failed"
+    raw = renter.node.ports.cabinet.get(f"jobs/{file.id}/auction-{file.attempt}")
+    assert raw is not None
+    record = decode(raw, AuctionRecord, size_max=AUCTION_BYTES_MAX)
+    said = [unpack(each, renter.node.net, Refusal) for each in record.refusals]
+    assert {(each.signer, each.body.renter) for each in said} == {
+        (owner.node.identity.feed.public, renter.node.identity.feed.public)
+    }
+    assert {(each.body.reason, each.body.detail) for each in said} == {("POLICY", why)}
+    assert len(owner.node.books.leases()) == 1
+
+
+def test_what_bars_an_account_bars_the_jobs_of_all_its_peers() -> None:
+    account, first, second = (make.signer(number).public for number in (7, 8, 9))
+    one, other = (make.certificate(root=account, feed=feed) for feed in (first, second))
+    rules = OwnRules(Workloads(), own=make.certificate(), cabinet=MemoryCabinet())
+    job = make.job()
+    assert rules.bars_job(job, one) is rules.bars_job(job, other) is None
+    rules.add(Rule("deny", "renter", account.hex()))
+    for renter in (one, other):
+        assert rules.bars_job(job, renter) == rules.bars(renter, None, None)
+        assert rules.bars_job(job, renter) == "the owner denies this renter"
+    stranger = make.certificate(root=make.signer(10).public, feed=make.signer(10).public)
+    assert rules.bars_job(job, stranger) is None
+
+
+def test_an_owners_other_peers_may_run_what_strangers_may_not() -> None:
+    own = make.certificate()
+    rules = OwnRules(Workloads(allow_images=("ghcr.io/me/*",)), own=own, cabinet=MemoryCabinet())
+    job = make.job()
+    assert rules.bars_job(job, make.certificate(feed=make.signer(9).public)) is None
+    stranger = make.certificate(root=make.signer(10).public, feed=make.signer(10).public)
+    assert rules.bars_job(job, stranger) == "the owner allows image ghcr.io/me/* only"
