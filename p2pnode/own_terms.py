@@ -92,7 +92,13 @@ class OwnTerms:
         timetable.prepare(*_near(self._clock.now()))
         provider.post(replace(self.posting, timetable=timetable, paused=paused))
         self._address_of = ports.address_of
-        self.rules: Final = OwnRules(config.workloads, own=identity.certificate, cabinet=cabinet)
+        self.rules: Final = OwnRules(
+            config.workloads,
+            own=identity.certificate,
+            cabinet=cabinet,
+            changed=self._state_rules,
+        )
+        self._state_rules()
         self.prices: Final = OwnPrices(
             provider,
             config.pricing,
@@ -151,6 +157,9 @@ class OwnTerms:
         if pause is not None and pause.until_ms is not UNSET:
             return pause if self._clock.now() < pause.until_ms else None
         return pause
+
+    def _state_rules(self) -> None:
+        self._provider.post(replace(self.posting, policy=self.rules.stated))
 
     def screen(self, renter: Certificate, rfq: Rfq | None) -> str | None:
         """Why we do not deal with this renter; its region is known from a request for quote."""
