@@ -1,6 +1,7 @@
 """What a running node says of itself, as API documents. Reads the parts, changes nothing."""
 
 import resource
+from typing import Final
 
 import trio
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from p2pnode.api.documents import (
     NetworkDocument,
     OfferDocument,
     OfferListDocument,
+    OfferShowDocument,
     StatusDocument,
 )
 from p2pnode.api.wanted_documents import OfferQuery
@@ -25,11 +27,14 @@ from p2pnode.network.peer_text import address_text, peer_text
 from p2pnode.node import Node
 from p2pnode.ports import advert_topics
 from p2pnode.quantities import format_money
-from p2pnode.reputation_views import reputation_of
+from p2pnode.reputation_views import reputation_of, rivals_of
 from p2pnode.wanted import wish_in
-from protocol.advert import TIERS, ask_for
+from protocol.advert import TIERS, ask_for, is_expired, marks_in
+from protocol.errors import LocalFault
 from protocol.gpu_class import GpuClass
 from protocol.units import Millis, MillisSpan
+
+DEVICE_CLAIMED_TWICE: Final = "DEVICE_CLAIMED_TWICE"
 
 
 def services_of(node: Node, *, up_since: Millis) -> Services:
@@ -59,6 +64,7 @@ def services_of(node: Node, *, up_since: Millis) -> Services:
         listed=listed,
         status=lambda: status_of(node, up_since=up_since),
         search=search_offers,
+        offer=lambda key: offer_of(node, key),
         arrivals=lambda: arrivals_of(node),
         reputation=lambda peer, why, limit: reputation_of(node, peer, why=why, limit=limit),
     )
@@ -117,7 +123,15 @@ def status_of(node: Node, *, up_since: Millis) -> StatusDocument:
 def alerts_of(node: Node) -> tuple[str, ...]:
     """What the owner should look at."""
     stalled = node.desk.pulse.stalled(node.ports.clock.now())
-    return () if stalled is None else (f"{BIDDER_STALLED}: {stalled}",)
+    rivals = node.devices.rivals(node.identity.feed.public)
+    return (
+        *(() if stalled is None else (f"{BIDDER_STALLED}: {stalled}",)),
+        *(
+            f"{DEVICE_CLAIMED_TWICE}: feed {rival.owner.hex()[:16]} offers {rival.devices} of the "
+            "GPUs of this node as its own"
+            for rival in rivals
+        ),
+    )
 
 
 def offers_of(node: Node, wish: Wish, *, limit: int) -> OfferListDocument:
@@ -125,7 +139,7 @@ def offers_of(node: Node, wish: Wish, *, limit: int) -> OfferListDocument:
     offers = node.book.open_offers(node.ports.clock.now())
     found = search(offers, wish, node.market.known_of)
     return OfferListDocument(
-        items=tuple(_offer_document(offer) for offer in found.fits[:limit]),
+        items=tuple(_offer_document(node, offer) for offer in found.fits[:limit]),
         seen=len(offers),
         misfits=found.misfits,
         left_out=max(0, len(found.fits) - limit),
@@ -140,6 +154,7 @@ def arrivals_of(node: Node) -> ArrivalListDocument:
                 key=arrival.head[0].hex(),
                 incarnation=arrival.head[1],
                 seq=arrival.head[2],
+                state="open" if arrival.is_open else "withdrawn",
                 ask_micro=arrival.ask_micro,
                 taken_ms=arrival.taken_ms,
             )
@@ -148,7 +163,22 @@ def arrivals_of(node: Node) -> ArrivalListDocument:
     )
 
 
-def _offer_document(offer: Offer) -> OfferDocument:
+def offer_of(node: Node, key: str) -> OfferShowDocument:
+    """The offer whose key begins so. Raises LocalFault if it is none, or that of several."""
+    now = node.ports.clock.now()
+    found = [each for each in node.book.find(key.lower()) if not is_expired(each.advert, now)]
+    if len(found) != 1:
+        what = f"{len(found)} offers begin" if found else "No offer begins"
+        raise LocalFault(f"{what} with {key[:40]!a} here.", "p2pnode offer search --json")
+    (offer,) = found
+    return OfferShowDocument(
+        offer=_offer_document(node, offer),
+        state="open" if offer.is_open else "withdrawn",
+        heard_ms=offer.taken_ms,
+    )
+
+
+def _offer_document(node: Node, offer: Offer) -> OfferDocument:
     advert = offer.advert
     asks = {tier: ask_for(advert, tier) for tier in TIERS}
     return OfferDocument(
@@ -170,6 +200,8 @@ def _offer_document(offer: Offer) -> OfferDocument:
         issued_ms=advert.issued_ms,
         expires_ms=advert.not_after_ms,
         addresses=advert.addresses,
+        devices=tuple(mark.hex() for mark in marks_in(advert)),
+        rivals=rivals_of(node, offer.signer, marks_in(advert)),
     )
 
 

@@ -32,7 +32,8 @@ from protocol.limits import (
     SURCHARGES_MAX,
     UNITS_MAX,
 )
-from protocol.units import Mebibytes, Millis, NetId, PublicKey
+from protocol.signing import digest
+from protocol.units import Digest, Mebibytes, Millis, NetId, PublicKey
 
 Tier = Literal["gold", "silver", "bronze"]
 TIERS: Final[tuple[Tier, ...]] = ("gold", "silver", "bronze")
@@ -46,6 +47,7 @@ Address = Annotated[str, Meta(min_length=2, max_length=128, pattern=r"\A/[!-~]+\
 Listed = Literal["images", "networks", "renters"]
 Addresses = Annotated[tuple[Address, ...], Meta(max_length=ADDRESSES_MAX)]
 Units = Annotated[int, Meta(ge=0, le=UNITS_MAX)]
+DeviceMark = Annotated[bytes, Meta(min_length=8, max_length=8)]
 Bloom = Annotated[bytes, Meta(min_length=64, max_length=64)]
 CALENDAR_SLOTS: Final = 288
 CALENDAR_SLOT_MS: Final = 300_000
@@ -135,6 +137,10 @@ class Advert(Wire, frozen=True, kw_only=True):
     surcharges: (
         Annotated[tuple[Surcharge, ...], Meta(min_length=1, max_length=SURCHARGES_MAX)] | UnsetType
     ) = UNSET
+    devices: (
+        Annotated[tuple[DeviceMark, ...], Meta(min_length=1, max_length=UNITS_MAX)] | UnsetType
+    ) = UNSET
+    """Marks of real GPUs, rising: the same ones in the adverts of two owners contradict."""
     x: Extensions = UNSET
 
 
@@ -189,6 +195,11 @@ def _check_content(advert: Advert, genesis: Genesis) -> None:
         raise PeerFault("advert.surcharges", "not in rising order of units")
     if advert.policy is not UNSET:
         _check_policy(advert.policy)
+    devices = marks_in(advert)
+    if len(devices) > advert.units:
+        raise PeerFault("advert.devices", "more than units")
+    if any(one >= other for one, other in pairwise(devices)):
+        raise PeerFault("advert.devices", "not in rising order")
 
 
 def _check_policy(policy: WorkloadPolicy) -> None:
@@ -197,6 +208,24 @@ def _check_policy(policy: WorkloadPolicy) -> None:
         raise PeerFault("advert.policy", "an empty one")
     if any(one >= other for each in lists for one, other in pairwise(each)):
         raise PeerFault("advert.policy", "not in rising order")
+
+
+def device_fingerprint(device: bytes, net: NetId) -> Digest:
+    """Commits to what a device calls itself: the same for one device in one network. SPEC.md 8.8.
+
+    Not readable, and of no use in another network.
+    """
+    return digest("hwid", net + device)
+
+
+def device_mark(device: str, net: NetId) -> bytes:
+    """What an advert says of a GPU with this UUID: a quarter of its fingerprint. SPEC.md 8.8."""
+    return device_fingerprint(device.encode(), net)[:8]
+
+
+def marks_in(advert: Advert) -> tuple[bytes, ...]:
+    """The marks of the devices that it names; none where it names none."""
+    return () if advert.devices is UNSET else advert.devices
 
 
 def gpu_class_of(advert: Advert) -> GpuClass:

@@ -8,13 +8,14 @@ from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.config import OpenAPIConfig
-from litestar.params import FromQuery
+from litestar.params import FromPath, FromQuery
 from litestar.types import ExceptionHandlersMap
 
 from p2pnode.api.documents import (
     ArrivalListDocument,
     ListedDocument,
     OfferListDocument,
+    OfferShowDocument,
     Problem,
     StatusDocument,
 )
@@ -32,6 +33,8 @@ class Services:
 
     status: Callable[[], StatusDocument]
     search: Callable[[OfferQuery], Awaitable[OfferListDocument]]
+    """Raises LocalFault."""
+    offer: Callable[[str], OfferShowDocument]
     """Raises LocalFault."""
     arrivals: Callable[[], ArrivalListDocument]
     listed: Callable[[int, tuple[str, ...]], Awaitable[ListedDocument]]
@@ -58,6 +61,10 @@ def build_app(services: Services, others: list[HTTPRouteHandler]) -> Litestar:
     async def arrivals() -> ArrivalListDocument:
         return services.arrivals()
 
+    @get("/v1/offers/{key:str}")
+    async def offer(key: FromPath[str]) -> OfferShowDocument:
+        return services.offer(key)
+
     @get("/v1/directory")
     async def directory(gpu_class: FromQuery[int], region: FromQuery[list[str]]) -> ListedDocument:
         if gpu_class not in CLASSES:
@@ -66,7 +73,7 @@ def build_app(services: Services, others: list[HTTPRouteHandler]) -> Litestar:
 
     return _app(
         [
-            *(healthz, status, offers, directory, arrivals),
+            *(healthz, status, offers, offer, directory, arrivals),
             *reputation_routes(services.reputation),
             *others,
         ]

@@ -14,6 +14,7 @@ from p2pnode.cli.watching import watch as watch_items
 from p2pnode.cli.why import change_lines
 from p2pnode.home import find_home
 from p2pnode.quantities import format_money, mib_ceil, parse_size, parse_span
+from p2pnode.words import instant_words
 
 F = TypeVar("F", bound=Callable[..., Any])
 EXIT_NO_MATCH = 5
@@ -54,6 +55,44 @@ def search(*, limit: int, home: Path | None, as_json: bool, **wanted: Any) -> No
         _print_offers(document, tier_in(wanted).partition(",")[0].replace("any", "silver"))
     if not document["items"]:
         click.get_current_context().exit(EXIT_NO_MATCH)
+
+
+@offer.command()
+@click.argument("key")
+@home_option
+@json_option
+def show(key: str, home: Path | None, as_json: bool) -> None:
+    """Show one offer by its key, as `offer search --json` names it; a prefix will do."""
+    document = get(find_home(home).socket, f"/v1/offers/{key}")
+    if as_json:
+        print_document(document)
+        return
+    item = document["offer"]
+    lines = {
+        "key": item["key"],
+        "node": item["peer"],
+        "account": item["account"],
+        "state": document["state"],
+        "gpu": f"{item['units']} x {item['model']} ({item['gpu']}), {item['vram_mib']} MiB each",
+        "free": str(item["free"]),
+        "region": item["region"],
+        "isolation": item["isolation"],
+        "until": instant_words(item["expires_ms"]),
+        **{f"{tier} ask": format_money(ask, item["money"]) for tier, ask in item["asks"].items()},
+    }
+    for name, text in lines.items():
+        click.echo(f"{name:<12} {text}")
+    for line in rival_lines(item["rivals"]):
+        click.echo(line)
+
+
+def rival_lines(rivals: list[dict[str, Any]]) -> list[str]:
+    """Who else offers the same GPUs, one line each, with what that is worth."""
+    return [
+        f"{rival['claim']:<12} feed {rival['owner'][:16]} offers {rival['devices']} of these GPUs "
+        f"too; this node saw it {'before' if rival['is_first'] else 'after'} this owner"
+        for rival in rivals
+    ]
 
 
 @offer.command()
@@ -99,6 +138,8 @@ def _print_offers(document: dict[str, Any], tier: str) -> None:
             ("NODE", "GPU", "VRAM", "FREE", "ASK/GPU-H", "REGION", "ISOLATION"),
             [_row(item, tier) for item in items],
         )
+    for item in items:
+        note(*(f"{short(item['peer'])}: {line}" for line in rival_lines(item["rivals"])))
     note(*change_lines(document))
     fit = len(items) + document["left_out"]
     note(f"{fit} of {document['seen']} offers fit{_because(document['misfits'])}")

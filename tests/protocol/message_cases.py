@@ -134,6 +134,11 @@ def advert_rules() -> list[Case]:
         c("a policy about nothing", "advert.policy", policy=WorkloadPolicy()),
         c("a region twice", "advert.policy", policy=WorkloadPolicy(not_regions=("DE", "DE"))),
         c("lists out of order", "advert.policy", policy=WorkloadPolicy(only=("renters", "images"))),
+        c("as many devices as units", None, devices=(bytes(8), bytes(7) + b"\1")),
+        c("more devices than units", "advert.devices", units=1,
+            devices=(bytes(8), bytes(7) + b"\1")),
+        c("a device twice", "advert.devices", devices=(bytes(8), bytes(8))),
+        c("falling devices", "advert.devices", devices=(bytes(7) + b"\1", bytes(8))),
         c("sealed by a feed that its certificate does not name", "advert.signer", signer=STRANGER),
         c("under a certificate of another network", "certificate.net", of=MAIN,
             certificate=make.CERTIFICATE),
@@ -180,6 +185,7 @@ def advert_shapes() -> list[Case]:
         "coordinate": (bytes(33),),
         "images": (bytes(63),),
         "data": (bytes(65),),
+        "devices": ((), (bytes(7),), (bytes(9),), tuple(bytes([n]) * 8 for n in range(65))),
         "surcharges": ((), tuple(Surcharge(units=n, ppm=1) for n in range(1, 10))),
         "host": (Host(memory_mib=0), Host(driver=""), Host(compute=(8,))),  # type: ignore[arg-type]
     }
