@@ -24,6 +24,7 @@ from p2pnode.home import Home, check_socket, locked, make_folders
 from p2pnode.identity import load_identity
 from p2pnode.membership import bootstrap_in, genesis_of
 from p2pnode.own_store import open_own_store
+from p2pnode.own_terms import windows_in
 from protocol.errors import LocalFault, Unavailable
 from protocol.genesis import net_of
 from protocol.units import PublicKey
@@ -97,7 +98,7 @@ def _disk(home: Home) -> Finding:
 
 def _config(home: Home) -> Finding:
     with _caught("config") as found:
-        load_config(home.config)
+        windows_in(load_config(home.config), SystemClock().now())
         text = str(home.config) if home.config.exists() else "all defaults"
         found.append(Finding(name="config", state="ok", text=text))
     return found[0]

@@ -40,7 +40,7 @@ from p2pnode.own_terms import OwnTerms
 from p2pnode.own_time import latest_signed
 from p2pnode.own_use import OwnUse
 from p2pnode.policy import Policy
-from p2pnode.ports import Ports, advert_topics, is_light, posting_of, topic_name
+from p2pnode.ports import Ports, advert_topics, is_light, own_region, posting_of, topic_name
 from p2pnode.rejoin import Rejoin
 from p2pnode.renting import build_renting
 from p2pnode.replication.replication import Replication
@@ -230,7 +230,8 @@ class Node:
     def _build_owner(self) -> None:
         ports, ledger = self.ports, self.ports.ledger
         self.market = Market(
-            self.book, own=self.identity.feed.public, thinks=self.standing,
+            self.book, own=self.identity.feed.public, account=self.identity.certificate.root,
+            region=own_region(self.config), thinks=self.standing,
             lease=ports.ledger.lease, clock=ports.clock,
             estimate_us=lambda offer: self.latency.estimate_us(offer),  # noqa: PLW0108 - see below
         )  # fmt: skip

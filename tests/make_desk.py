@@ -193,7 +193,7 @@ class Owner:
         self.grants[sealed.signer, sealed.body.nonce] = entry
         return entry
 
-    def _admit(self, request: LeaseRequest, job: bytes | None, _renter: PublicKey) -> None:
+    def _admit(self, request: LeaseRequest, job: bytes | None, _renter: Certificate) -> None:
         if self.unwanted:
             raise Unavailable(self.unwanted)
         self.jobs.append((request, job))

@@ -42,7 +42,7 @@ class Workplace:
         shop: Shop,
         who_is: WhoIs,
         x25519: tuple[PublicKey, bytes],
-        refuses: Callable[[LeaseRequest, Job, PublicKey], str | None],
+        refuses: Callable[[LeaseRequest, Job, Certificate], str | None],
         leases: Callable[[], list[Lease]],
     ) -> None:
         self._shop = shop
@@ -68,7 +68,7 @@ class Workplace:
         """Who works on this lease, if it is one of ours that is not over."""
         return self._workers.get(lease)
 
-    def admit(self, request: LeaseRequest, sealed: bytes | None, renter: PublicKey) -> None:
+    def admit(self, request: LeaseRequest, sealed: bytes | None, renter: Certificate) -> None:
         """Keep the job that the lease to come will run; durable on return.
 
         Raises Unavailable, with the reason, if we do not want to run it; PeerFault if it is not

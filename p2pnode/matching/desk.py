@@ -67,7 +67,7 @@ class Books:
     """take_back(bronze lease, at, now): end it then. Raises LocalFault."""
 
 
-AdmitJob = Callable[[LeaseRequest, bytes | None, PublicKey], None]
+AdmitJob = Callable[[LeaseRequest, bytes | None, Certificate], None]
 """admit(request, sealed job, renter): keep the job for the lease to come.
 
 Raises Unavailable to refuse.
@@ -282,7 +282,7 @@ class Desk:
                 no = No("POLICY", "another job than that of the lease before")
                 return encode(self._no_lease(sealed, no, now))
         try:
-            self._admit_job(sealed.body, job, sealed.signer)
+            self._admit_job(sealed.body, job, self._who_is(peer))
         except Unavailable as refusal:
             return encode(self._no_lease(sealed, No("POLICY", str(refusal)), now))
         try:

@@ -32,6 +32,7 @@ from p2pnode.matching.spread import (
     count_for,
     tries_newcomer,
 )
+from protocol.advert import keeps_out
 from protocol.auction import Need
 from protocol.gpu_class import GpuClass, gpu_class
 from protocol.units import Digest, Mebibytes, Millis, MillisSpan, PublicKey
@@ -91,12 +92,19 @@ class Market:
         book: Followed,
         *,
         own: PublicKey,
+        account: PublicKey | None = None,
+        region: str | None = None,
         thinks: Thinks,
         lease: Callable[[Digest], Lease | None],
         clock: WallClock,
         estimate_us: Callable[[Offer], int | None] = _unknown,
     ) -> None:
-        """`lease` is what the ledger has of a lease, `estimate_us` how far an owner seems."""
+        """`lease` is what the ledger has of a lease, `estimate_us` how far an owner seems.
+
+        `account` and `region` are ours; what runs for its own account no owner keeps out.
+        """
+        self._account = account
+        self._region = region
         self._estimate_us = estimate_us
         self._book = book
         self._own = own
@@ -271,7 +279,11 @@ class Market:
             return "witness"
         if self._clock.now() - self._silent.get(offer.signer, -SILENT_MS) < SILENT_MS:
             return "out of reach"
-        return "failed before" if offer.signer in order.avoid else None
+        if offer.signer in order.avoid:
+            return "failed before"
+        if offer.certificate.root == self._account:
+            return None
+        return keeps_out(offer.advert, region=self._region, has_image=order.image is not None)
 
     def offers(self) -> list[Offer]:
         """Those of others that are open now, one by one."""

@@ -5,7 +5,7 @@ import random
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 import trio
 from msgspec import UNSET, UnsetType
@@ -21,6 +21,7 @@ from protocol.advert import (
     Surcharge,
     Tier,
     TierAsk,
+    WorkloadPolicy,
     device_mark,
     price_for,
 )
@@ -32,6 +33,7 @@ from protocol.signing import Signer, digest
 from protocol.units import Mebibytes, Micros, Millis, MillisSpan
 from protocol.wire import pack
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 COALESCE_S: Final = 1
@@ -116,6 +118,8 @@ class Posting:
     """Nothing is offered until the owner says otherwise."""
     in_use: frozenset[bytes] = frozenset()
     """Units that the owner uses itself."""
+    policy: WorkloadPolicy | None = None
+    """What of the owner's rules adverts tell."""
     down_kbit_s: int | None = None
     """As the owner declares it; None is not told."""
     up_kbit_s: int | None = None
@@ -149,7 +153,7 @@ def _none(_group: bytes, _free: int) -> tuple[Surcharge, ...]:
     return ()
 
 
-def _stated(value: bytes | None) -> bytes | UnsetType:
+def _stated(value: T | None) -> T | UnsetType:
     return UNSET if value is None else value
 
 
@@ -348,6 +352,7 @@ class Provider:
             lease_ms_min=posting.lease_ms_min,
             lease_ms_max=posting.lease_ms_max,
             surcharges=shelf.surcharges or UNSET,
+            policy=_stated(posting.policy),
             devices=tuple(sorted(device_mark(each, self._net) for each in shelf.devices)) or UNSET,
             calendar=(
                 hours.slots(now).to_bytes(DAY_SLOTS // 8, "little") if hours.is_bounded else UNSET
