@@ -56,15 +56,23 @@ class OwnPrices:
         pricing: Pricing,
         *,
         account: PublicKey,
+        floors: tuple[Price, ...] = (),
+        may_be: Callable[[str], None] = lambda _money: None,
         market: Callable[[], list[Offer]],
         cabinet: Cabinet,
         clock: WallClock,
     ) -> None:
-        """`market` tells open offers, `account` is ours, whose offers are no rivals."""
+        """`market` tells open offers, `account` is ours, whose offers are no rivals.
+
+        `floors` are those of hours in config.toml; `may_be` raises LocalFault if hours keep us
+        from asking in this money.
+        """
         self._provider = provider
         self._pricing = pricing
         self._account = account
         self._market = market
+        self._floors = floors
+        self._may_be = may_be
         self._cabinet = cabinet
         self._clock = clock
         self._usual_money = provider.posting.money
@@ -105,6 +113,12 @@ class OwnPrices:
                 f"this node asks in {money}, not in {change.money}",
                 f"p2pnode ask set '0.35 {money}/gpu-h'",
             )
+        if old.prices and old.money != change.money:
+            raise LocalFault(
+                f"what was set before is in {old.money}, not in {change.money}",
+                "p2pnode ask reset, and then set all of it",
+            )
+        self._may_be(change.money)
         prices = {each.tier: each for each in old.prices}
         for each in change.prices:
             before = prices.get(each.tier, TierPrice(tier=each.tier))
@@ -123,7 +137,8 @@ class OwnPrices:
         )
 
     def reset(self) -> None:
-        """As config.toml says again."""
+        """As config.toml says again. Raises LocalFault."""
+        self._may_be(self._money(None))
         self._cabinet.remove(_ASK)
         self._begin(None)
 
@@ -172,6 +187,7 @@ class OwnPrices:
             *(pricing.ask, pricing.gold_ask, pricing.bronze_ask),
             *(pricing.floor, pricing.gold_floor, pricing.bronze_floor),
             pricing.energy,
+            *self._floors,
         )
         for price in named:
             if price is not None:

@@ -3,21 +3,28 @@
 What was said is written before it counts, and goes to new leases only.
 """
 
+from collections.abc import Callable
 from typing import Annotated, Final
 
-from msgspec import UNSET, Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from p2pnode.cabinet import RECORD_BYTES_MAX, Cabinet, put_record
 from p2pnode.config import Workloads
 from p2pnode.screening import KINDS, RULES_MAX, Guest, Kind, Rule, Verdict, check_rule, why_not
+from protocol.advert import Listed, WorkloadPolicy
 from protocol.auction import Rfq
 from protocol.certificate import Certificate
 from protocol.codec import Name, Wire, decode
 from protocol.errors import LocalFault
 from protocol.job import Job
-from protocol.units import PublicKey
+from protocol.limits import POLICY_REGIONS_MAX
 
 _RULES: Final = "owner/rules"
+_LISTS: Final[dict[Listed, Kind]] = {
+    "images": "image",
+    "networks": "network",
+    "renters": "renter",
+}
 
 
 class RuleRecord(Wire, frozen=True, kw_only=True):
@@ -39,8 +46,16 @@ class RulesRecord(Wire, frozen=True, kw_only=True):
 class OwnRules:
     """Owns the record."""
 
-    def __init__(self, workloads: Workloads, *, own: Certificate, cabinet: Cabinet) -> None:
+    def __init__(
+        self,
+        workloads: Workloads,
+        *,
+        own: Certificate,
+        cabinet: Cabinet,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
         """`own` is our certificate: nothing that our account runs is kept out."""
+        self._changed = changed
         self._own = own
         self._cabinet = cabinet
         self._configured = tuple(
@@ -58,6 +73,20 @@ class OwnRules:
     def rules(self) -> tuple[RuleRecord, ...]:
         """Those of config.toml, then those that commands have added."""
         return (*self._configured, *self._kept.rules)
+
+    @property
+    def stated(self) -> WorkloadPolicy | None:
+        """What adverts tell of them; of networks and renters no more than that there is a list."""
+        kinds = {(each.verdict, each.kind) for each in self.rules}
+        only = tuple(name for name, kind in _LISTS.items() if ("allow", kind) in kinds)
+        policy = WorkloadPolicy(
+            regions=self._regions("allow"), not_regions=self._regions("deny"), only=only or UNSET
+        )
+        return None if policy == WorkloadPolicy() else policy
+
+    def _regions(self, verdict: Verdict) -> tuple[str, ...] | UnsetType:
+        named = {r.pattern for r in self.rules if (r.verdict, r.kind) == (verdict, "region")}
+        return tuple(sorted(named)) if 0 < len(named) <= POLICY_REGIONS_MAX else UNSET
 
     def is_configured(self, rule: RuleRecord) -> bool:
         """Whether config.toml has it, and so no command removes it."""
@@ -97,14 +126,16 @@ class OwnRules:
         kinds: tuple[Kind, ...] = ("renter", "network")
         return self.why_not(guest, kinds if rfq is None else (*kinds, "region"))
 
-    def bars_job(self, job: Job, renter: PublicKey) -> str | None:
-        """Why we do not run this renter's job."""
+    def bars_job(self, job: Job, renter: Certificate) -> str | None:
+        """Why we do not run this renter's job; what holds for an account does for all its peers."""
         image = None if job.image is UNSET else job.image
-        return self.why_not(Guest(image=image, feed=renter.hex()), ("image",))
+        guest = Guest(image=image, feed=renter.feed.hex(), account=renter.root.hex())
+        return self.why_not(guest, ("image", "renter"))
 
     def _keep(self, record: RulesRecord) -> None:
         put_record(self._cabinet, _RULES, record)
         self._kept = record
+        self._changed()
 
 
 def _named(rule: Rule, name: str) -> RuleRecord:

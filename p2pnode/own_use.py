@@ -1,7 +1,7 @@
 """Keeps strangers off the GPUs that their owner uses: no new leases there, and bronze yields."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, Literal
@@ -23,7 +23,8 @@ from protocol.units import Digest, Mebibytes, Millis
 
 log = logging.getLogger(__name__)
 
-LOOK_S: Final = 5
+LOOK_S: Final = 3
+"""With the second in which changes are gathered, the network hears of one within five."""
 WHY: Final = "the owner uses this GPU itself"
 _USE: Final = "owner/use"
 
@@ -50,10 +51,12 @@ class OwnUse:
         choice: GpuChoice,
         ports: Ports,
         *,
+        look: Callable[[], Awaitable[None]],
         leases: Callable[[], list[Lease]],
         take_back: TakeBack,
     ) -> None:
-        """`leases` are ours that are not over."""
+        """`look` looks at which GPUs are fit at all; `leases` are ours that are not over."""
+        self._look = look
         self._provider = provider
         self._probe = ports.probe
         self._leases = leases
@@ -82,6 +85,7 @@ class OwnUse:
         self._act()
         task_status.started()
         while True:
+            await self._look()
             try:
                 for use in await self._probe.use():
                     self.detector.note(use.unit, self._foreign_ppm(use), self._clock.now())

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
+import trio
 from msgspec import UNSET
 
 from p2pnode.api.owner_documents import (
@@ -30,10 +31,10 @@ from p2pnode.api.owner_documents import (
 )
 from p2pnode.matching.replay import replay
 from p2pnode.matching.strategies import STRATEGY_PATTERN, share_of
-from p2pnode.matching.timetable import Timetable, Window, check_window, joined
+from p2pnode.matching.timetable import Window, joined
 from p2pnode.node import Node
 from p2pnode.own_prices import AskRecord, TierPrice
-from p2pnode.own_terms import PauseRecord
+from p2pnode.own_terms import CALENDARS, PauseRecord, read_aside
 from protocol.errors import LocalFault
 from protocol.limits import INT_MAX
 from protocol.units import Micros, Millis, MillisSpan
@@ -65,26 +66,28 @@ class OwnerViews:
             open_until_ms=until,
         )
 
-    def add_window(self, order: WindowOrder) -> WindowAddDocument:
+    async def add_window(self, order: WindowOrder) -> WindowAddDocument:
         """Keep one more. Raises LocalFault."""
-        return WindowAddDocument(window=self._window(self._terms.add_window(self._read(order))))
+        window = await self._terms.add_window(self._read(order))
+        return WindowAddDocument(window=self._window(window))
 
     def remove_window(self, name: str) -> WindowRemoveDocument:
         """Forget it. Raises LocalFault."""
         self._terms.remove_window(name)
         return WindowRemoveDocument(name=name)
 
-    def test_windows(self, order: WindowTestOrder) -> WindowTestDocument:
+    async def test_windows(self, order: WindowTestOrder) -> WindowTestDocument:
         """The real times, of all windows or of one that is not there yet. Raises LocalFault."""
         if not 0 < order.span_ms <= TESTED_MS_MAX:
             raise LocalFault(
                 "A test looks at most 400 days ahead.", "p2pnode window test --next 3d"
             )
-        timetable = self._terms.posting.timetable
-        if order.window is not None:
-            timetable = Timetable((self._read(order.window),))
         start = self._clock.now()
         end = Millis(start + order.span_ms)
+        timetable = self._terms.posting.timetable
+        if order.window is not None:
+            timetable = await read_aside(self._read(order.window), start)
+        await trio.to_thread.run_sync(timetable.prepare, start, end, limiter=CALENDARS)
         return WindowTestDocument(
             start_ms=start,
             end_ms=end,
@@ -94,9 +97,11 @@ class OwnerViews:
             ),
         )
 
-    def export_windows(self) -> WindowExportDocument:
+    async def export_windows(self) -> WindowExportDocument:
         """All windows as one calendar."""
-        return WindowExportDocument(events=joined(self._terms.windows))
+        windows = self._terms.windows
+        events = await trio.to_thread.run_sync(joined, windows, limiter=CALENDARS)
+        return WindowExportDocument(events=events)
 
     def ask(self) -> AskShowDocument:
         """Every price and where it comes from, and when it holds."""
@@ -240,7 +245,7 @@ class OwnerViews:
             raise LocalFault(
                 "A window has either hours or a calendar.", "p2pnode window add --help"
             )
-        window = Window(
+        return Window(
             name="new",
             hours=order.hours,
             events=order.events,
@@ -248,9 +253,8 @@ class OwnerViews:
             excepted=order.excepted,
             kind=order.kind,
             floor_micro=UNSET if order.floor_micro is None else Micros(order.floor_micro),
+            money=UNSET if order.floor_micro is None or order.money is None else order.money,
         )
-        check_window(window, self._clock.now())
-        return window
 
     def _window(self, window: Window) -> WindowDocument:
         return WindowDocument(

@@ -7,6 +7,7 @@ from msgspec import UNSET
 
 from p2pnode.gpus import HostFacts
 from protocol.advert import Isolation
+from protocol.certificate import Certificate
 from protocol.genesis import Genesis
 from protocol.job import Job
 from protocol.lease import LeaseRequest
@@ -51,16 +52,16 @@ class Policy:
     isolation: Isolation
     credit: Callable[[LeaseRequest, PublicKey], str | None]
     """Why this renter may not owe us so much."""
-    screens: Callable[[Job, PublicKey], str | None]
+    screens: Callable[[Job, Certificate], str | None]
     """Why the owner's rules keep this renter's job out."""
 
-    def refusal(self, request: LeaseRequest, job: Job, renter: PublicKey) -> str | None:
+    def refusal(self, request: LeaseRequest, job: Job, renter: Certificate) -> str | None:
         """Why not, in a sentence; None if nothing speaks against it."""
-        why = self.credit(request, renter) or self.screens(job, renter)
+        why = self.credit(request, renter.feed) or self.screens(job, renter)
         return why or refusal_of(
             job,
             request,
-            renter=renter,
+            renter=renter.feed,
             own=self.own,
             genesis=self.genesis,
             host=self.host,

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from ipaddress import ip_address, ip_network
 from typing import Final, Literal, NamedTuple
 
+from p2pnode.image_names import DIGEST, digest_in, repository, tag_in
 from protocol.errors import LocalFault
 
 Verdict = Literal["allow", "deny"]
@@ -17,7 +18,6 @@ Kind = Literal["image", "renter", "region", "network"]
 KINDS: Final[tuple[Kind, ...]] = ("image", "renter", "region", "network")
 RULES_MAX: Final = 256
 
-_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _REPOSITORY: Final = re.compile(r"[a-z0-9*?][a-z0-9._/*?:-]{0,200}")
 _RENTER: Final = re.compile(r"[0-9a-f]{64}")
 _REGION: Final = re.compile(r"[A-Z]{2}")
@@ -27,7 +27,6 @@ _EXAMPLES: Final[dict[Kind, str]] = {
     "region": "DE",
     "network": "203.0.113.0/24",
 }
-_HUB: Final = "docker.io"
 
 
 class Rule(NamedTuple):
@@ -59,11 +58,9 @@ def check_rule(rule: Rule) -> Rule:
     try:
         if kind == "network":
             return rule._replace(pattern=str(ip_network(pattern)))
-        if kind == "image" and not _DIGEST.fullmatch(pattern) and "@" not in pattern:
-            if not _REPOSITORY.fullmatch(pattern):
-                raise ValueError
-            return rule._replace(pattern=pattern if "*" in pattern[:1] else repository(pattern))
-        shape = {"image": _DIGEST, "renter": _RENTER, "region": _REGION}[kind]
+        if kind == "image":
+            return rule._replace(pattern=_image_pattern(rule.verdict, pattern))
+        shape = {"renter": _RENTER, "region": _REGION}[kind]
         if not shape.fullmatch(pattern):
             raise ValueError
         return rule._replace(pattern=pattern)
@@ -71,18 +68,6 @@ def check_rule(rule: Rule) -> Rule:
         raise LocalFault(
             f"{rule.pattern[:80]!a} names no {kind}.", f"write for example {_EXAMPLES[kind]}"
         ) from error
-
-
-def repository(image: str) -> str:
-    """The repository of an image's name in full: `nginx:1@sha256:…` is docker.io/library/nginx."""
-    name = image.partition("@")[0]
-    head, slash, tail = name.rpartition("/")
-    name = f"{head}{slash}{tail.partition(':')[0]}"
-    first, slash, _ = name.partition("/")
-    if not slash:
-        return f"{_HUB}/library/{name}"
-    is_host = "." in first or ":" in first or first == "localhost" or "*" in first
-    return name if is_host else f"{_HUB}/{name}"
 
 
 def why_not(rules: Iterable[Rule], guest: Guest, kinds: Iterable[Kind] = KINDS) -> str | None:
@@ -112,11 +97,30 @@ def matches(rule: Rule, guest: Guest) -> bool:
     return guest.address is not None and _is_within(guest.address, rule.pattern)
 
 
+def _image_pattern(verdict: Verdict, pattern: str) -> str:
+    """A digest, or a pattern of repositories in full. Raises ValueError or LocalFault."""
+    if "@" in pattern or DIGEST.fullmatch(pattern):
+        # Whatever its name, the digest alone says what is run.
+        digest = digest_in(pattern)
+        if digest is None or not _REPOSITORY.fullmatch(pattern.partition("@")[0]):
+            raise ValueError
+        return digest
+    if not _REPOSITORY.fullmatch(pattern):
+        raise ValueError
+    if verdict == "allow" and tag_in(pattern) not in {"", "*"}:
+        raise LocalFault(
+            f"{pattern[:80]!a} allows a tag, which may mean another image tomorrow.",
+            "allow the repository without a tag, or sha256: and the digest",
+        )
+    return repository(pattern) or pattern
+
+
 def _is_image(pattern: str, image: str) -> bool:
-    if _DIGEST.fullmatch(pattern):
-        return image.rpartition("@")[2] == pattern
-    is_named = "@" in image
-    return is_named and fnmatchcase(repository(image), pattern)
+    digest, name = digest_in(image), repository(image)
+    # What was kept before names had one form is compared by it as well.
+    return pattern == digest or (
+        name is not None and fnmatchcase(name, repository(pattern) or pattern)
+    )
 
 
 def _is_within(address: str, network: str) -> bool:

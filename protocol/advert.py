@@ -14,7 +14,6 @@ from protocol.certificate import (
 from protocol.codec import (
     CurrencyCode,
     Extensions,
-    Hash,
     Id16,
     Instant,
     Money,
@@ -26,7 +25,13 @@ from protocol.codec import (
 from protocol.errors import PeerFault
 from protocol.genesis import Genesis
 from protocol.gpu_class import GpuClass, gpu_class
-from protocol.limits import ADDRESSES_MAX, CERTIFICATE_BYTES_MAX, SURCHARGES_MAX, UNITS_MAX
+from protocol.limits import (
+    ADDRESSES_MAX,
+    CERTIFICATE_BYTES_MAX,
+    POLICY_REGIONS_MAX,
+    SURCHARGES_MAX,
+    UNITS_MAX,
+)
 from protocol.signing import digest
 from protocol.units import Digest, Mebibytes, Millis, NetId, PublicKey
 
@@ -39,6 +44,7 @@ Isolation = Literal["process", "container", "hardened", "gvisor", "vm", "tee"]
 MibCount = Annotated[int, Meta(ge=1, le=2**40)]
 Region = Annotated[str, Meta(min_length=2, max_length=2, pattern=r"\A[A-Z]{2}\Z")]
 Address = Annotated[str, Meta(min_length=2, max_length=128, pattern=r"\A/[!-~]+\Z")]
+Listed = Literal["images", "networks", "renters"]
 Addresses = Annotated[tuple[Address, ...], Meta(max_length=ADDRESSES_MAX)]
 Units = Annotated[int, Meta(ge=0, le=UNITS_MAX)]
 DeviceMark = Annotated[bytes, Meta(min_length=8, max_length=8)]
@@ -63,6 +69,20 @@ class Surcharge(Wire, frozen=True, kw_only=True):
 
     units: Annotated[int, Meta(ge=1, le=UNITS_MAX)]
     ppm: UInt
+
+
+Regions = Annotated[tuple[Region, ...], Meta(min_length=1, max_length=POLICY_REGIONS_MAX)]
+
+
+class WorkloadPolicy(Wire, frozen=True, kw_only=True):
+    """Whom and what the owner keeps out, as far as who seeks can tell by itself."""
+
+    regions: Regions | UnsetType = UNSET
+    """Renters of these alone are let in."""
+    not_regions: Regions | UnsetType = UNSET
+    """Renters of these are not."""
+    only: Annotated[tuple[Listed, ...], Meta(min_length=1, max_length=3)] | UnsetType = UNSET
+    """Of these the owner has lists of those that it lets in."""
 
 
 class Host(Wire, frozen=True, kw_only=True):
@@ -108,8 +128,7 @@ class Advert(Wire, frozen=True, kw_only=True):
     open_until_ms: Instant | UnsetType = UNSET
     lease_ms_min: Span | UnsetType = UNSET
     lease_ms_max: Span | UnsetType = UNSET
-    policy: Hash | UnsetType = UNSET
-    """Digest of the workload policy."""
+    policy: WorkloadPolicy | UnsetType = UNSET
     calendar: Calendar | UnsetType = UNSET
     """The next 24 hours in slots of five minutes, one bit each, first slot in the lowest bit."""
     coordinate: Annotated[bytes, Meta(max_length=32)] | UnsetType = UNSET
@@ -174,11 +193,21 @@ def _check_content(advert: Advert, genesis: Genesis) -> None:
     sizes = [] if advert.surcharges is UNSET else [s.units for s in advert.surcharges]
     if any(one >= other for one, other in pairwise(sizes)):
         raise PeerFault("advert.surcharges", "not in rising order of units")
+    if advert.policy is not UNSET:
+        _check_policy(advert.policy)
     devices = marks_in(advert)
     if len(devices) > advert.units:
         raise PeerFault("advert.devices", "more than units")
     if any(one >= other for one, other in pairwise(devices)):
         raise PeerFault("advert.devices", "not in rising order")
+
+
+def _check_policy(policy: WorkloadPolicy) -> None:
+    lists = [each for each in (policy.regions, policy.not_regions, policy.only) if each]
+    if not lists:
+        raise PeerFault("advert.policy", "an empty one")
+    if any(one >= other for each in lists for one, other in pairwise(each)):
+        raise PeerFault("advert.policy", "not in rising order")
 
 
 def device_fingerprint(device: bytes, net: NetId) -> Digest:
@@ -230,6 +259,24 @@ def is_closed(advert: Advert, start: Millis, end: Millis) -> bool:
     touched = range(low - origin, high - origin)
     is_told = 0 <= touched.start < touched.stop <= CALENDAR_SLOTS
     return is_told and not any(slots >> slot & 1 for slot in touched)
+
+
+def keeps_out(advert: Advert, *, region: str | None, has_image: bool) -> str | None:
+    """Why the owner refuses such a job whatever it pays, in a few words. SPEC.md 8.1.
+
+    `region` is the renter's as it will tell it, None if it tells none. What the policy does not
+    say is for the owner to answer.
+    """
+    policy = advert.policy
+    if policy is UNSET:
+        return None
+    if policy.regions is not UNSET and region not in policy.regions:
+        return f"renters of {', '.join(policy.regions)} only"
+    if policy.not_regions is not UNSET and region in policy.not_regions:
+        return f"no renters of {region}"
+    if policy.only is not UNSET and "images" in policy.only and not has_image:
+        return "jobs with an image of the owner's list only"
+    return None
 
 
 def ask_for(advert: Advert, tier: Tier) -> int | None:

@@ -72,6 +72,8 @@ ADDRESSES_MAX: Final = 8
 UNITS_MAX: Final = 64
 """GPUs of one unit group; the largest single hosts have 16, MIG makes up to 7 of each."""
 SURCHARGES_MAX: Final = 8
+POLICY_REGIONS_MAX: Final = 16
+"""Of each list; who has more leaves the list out, and says so when it is asked."""
 BIDS_OUTSTANDING_MAX: Final = 4_096
 """Firm bids that an owner remembers at once; each lives ten seconds."""
 OPEN_INTERVALS_SOFT_MAX: Final = 15

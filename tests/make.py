@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from protocol.advert import Advert, Host, Surcharge, TierAsk
+from protocol.advert import Advert, Host, Surcharge, TierAsk, WorkloadPolicy
 from protocol.auction import Bid, BidCommit, BidReveal, Need, Refusal, Rfq, Take, hidden_bid
 from protocol.certificate import Certificate, sign_certificate
 from protocol.codec import decode, encode
@@ -118,7 +118,7 @@ def full_advert(**changes: Any) -> Advert:
         open_until_ms=Millis(NOW + DAY),
         lease_ms_min=MillisSpan(60_000),
         lease_ms_max=MillisSpan(DAY),
-        policy=Digest(bytes(32)),
+        policy=WorkloadPolicy(regions=("DE", "NL"), not_regions=("FR",), only=("images",)),
         calendar=b"\xff" * 36,
         coordinate=b"\x01\x02",
         images=bytes(64),

@@ -45,8 +45,8 @@ class ScriptedPrimary:
     """The jobs that may run there."""
     on_ask: Callable[[Verb], None] = lambda _verb: None
     """Called before something is done and after."""
-    is_starting: bool = False
-    """Whether what an earlier life has begun is still under way."""
+    slow_start: set[str] = field(default_factory=set)
+    """The jobs whose start in an earlier life is still under way."""
     read_of: set[str] = field(default_factory=set)
     """The jobs whose log was read."""
     _known: set[str] = field(default_factory=set)
@@ -72,6 +72,9 @@ class ScriptedPrimary:
             case _:
                 return 0, self._state(name)
 
+    def is_starting(self, values: Values) -> bool:
+        return str(values["name"]) in self.slow_start
+
     async def read_log(self, values: Values, *, skip: int, size_max: int) -> bytes:
         await trio.lowlevel.checkpoint()
         self.read_of.add(str(values["name"]))
@@ -81,7 +84,7 @@ class ScriptedPrimary:
         self.template.check(values)
 
     async def _start(self, name: str) -> tuple[int, str]:
-        if self.is_starting:
+        if name in self.slow_start:
             raise StillStarting("still at it")
         said = self.starts.pop(0) if self.starts else "sent"
         if said != "full up":

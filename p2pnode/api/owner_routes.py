@@ -29,10 +29,10 @@ class OwnerServices(Protocol):
     """What the node can tell and do about its owner's decisions. All raise LocalFault."""
 
     def windows(self) -> WindowListDocument: ...
-    def add_window(self, order: WindowOrder) -> WindowAddDocument: ...
+    async def add_window(self, order: WindowOrder) -> WindowAddDocument: ...
     def remove_window(self, name: str) -> WindowRemoveDocument: ...
-    def test_windows(self, order: WindowTestOrder) -> WindowTestDocument: ...
-    def export_windows(self) -> WindowExportDocument: ...
+    async def test_windows(self, order: WindowTestOrder) -> WindowTestDocument: ...
+    async def export_windows(self) -> WindowExportDocument: ...
     def ask(self) -> AskShowDocument: ...
     def set_ask(self, change: AskChange) -> AskSetDocument: ...
     def reset_ask(self) -> AskSetDocument: ...
@@ -51,7 +51,7 @@ def owner_routes(services: OwnerServices) -> list[HTTPRouteHandler]:
 
     @post("/v1/windows", status_code=200)
     async def add_window(data: JSONBody[WindowOrder]) -> WindowAddDocument:
-        return services.add_window(data)
+        return await services.add_window(data)
 
     @post("/v1/windows/remove", status_code=200)
     async def remove_window(data: JSONBody[WindowName]) -> WindowRemoveDocument:
@@ -59,11 +59,11 @@ def owner_routes(services: OwnerServices) -> list[HTTPRouteHandler]:
 
     @post("/v1/windows/test", status_code=200)
     async def test_windows(data: JSONBody[WindowTestOrder]) -> WindowTestDocument:
-        return services.test_windows(data)
+        return await services.test_windows(data)
 
     @get("/v1/windows/export")
     async def export_windows() -> WindowExportDocument:
-        return services.export_windows()
+        return await services.export_windows()
 
     @get("/v1/ask")
     async def ask() -> AskShowDocument:

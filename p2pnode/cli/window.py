@@ -63,7 +63,11 @@ def import_file(
         except UnicodeDecodeError as error:
             raise LocalFault(f"{file}: this is no calendar.", "export it as .ics") from error
     order = _order(events=events, tz=tz, closed=closed, floor=floor)
-    _added(post(find_home(home).socket, "/v1/windows", order), as_json=as_json)
+    try:
+        document = post(find_home(home).socket, "/v1/windows", order)
+    except LocalFault as fault:
+        raise LocalFault(f"{file}: {fault.what}", fault.cure) from fault
+    _added(document, as_json=as_json)
 
 
 @window.command("list")

@@ -28,10 +28,10 @@ from p2pnode.execution.docker_records import (
 )
 from p2pnode.execution.docker_run import DockerRun, Threads
 from p2pnode.execution.engine import Ending, LogPart, Notice, Run, RunId
-from p2pnode.execution.image_names import digests_of
 from p2pnode.execution.run_log import read_part
 from p2pnode.execution.workspace import Workspace, workspace_of, write_notice
 from p2pnode.home import host_faults
+from p2pnode.image_names import digests_of
 from protocol.advert import Isolation
 from protocol.errors import LocalFault, Unavailable
 from protocol.units import MillisSpan

@@ -4,10 +4,12 @@ import logging
 from typing import Final
 
 import trio
+from msgspec import UnsetType
 
 from ledger.fold import Lease
 from p2pnode.cabinet import Cabinet
 from p2pnode.execution.shop import Shop
+from p2pnode.execution.vram_peak import peak_of
 from p2pnode.network.exchange import Refused
 from protocol.codec import Span, Wire, decode, encode
 from protocol.errors import LocalFault, PeerFault, Unavailable
@@ -16,7 +18,7 @@ from protocol.lease_stream import CosignAsk, Cosigned
 from protocol.limits import FRAME_BYTES_MAX, SEAL_BYTES, TICK_BYTES_MAX
 from protocol.signing import is_signed
 from protocol.tick import COSIGN_DOMAIN, Tick
-from protocol.units import Digest, Micros, Millis, MillisSpan, NetId, Signature
+from protocol.units import Digest, Mebibytes, Micros, Millis, MillisSpan, NetId, Signature
 from protocol.wire import Envelope, Sealed, pack, unpack
 
 log = logging.getLogger(__name__)
@@ -78,6 +80,11 @@ class Meter:
         """The last tick; None if there is none."""
         raw = self._shop.cabinet.get(self._name("metered"))
         return None if raw is None else decode(raw, Metered, size_max=METERED_BYTES_MAX)
+
+    @property
+    def vram_peak(self) -> Mebibytes | UnsetType:
+        """The most that the job was seen to hold of one GPU's memory."""
+        return peak_of(self._shop.cabinet, self._lease.id)
 
     async def tick(self, ran: MillisSpan, *, until: Millis, kept: MillisSpan | None = None) -> None:
         """Write down what is owed so far, and ask the renter to co-sign it.

@@ -28,6 +28,7 @@ RETRY_STOP_S: Final = 1.0
 RETRY_START_S: Final = 10.0
 LOG_BYTES: Final = 4_194_304
 WHY_LETTERS_MAX: Final = 200
+STILL_STARTING: Final = "what was to start it still runs"
 
 
 class StillStarting(Unavailable):
@@ -43,6 +44,9 @@ class Primary(Protocol):
 
     async def ask(self, verb: Verb, values: Values) -> tuple[int, str]:
         """The exit code of the command and what it has printed. Raises StillStarting."""
+
+    def is_starting(self, values: Values) -> bool:
+        """Whether what was to start the job, in an earlier life of ours perhaps, still runs."""
 
     async def read_log(self, values: Values, *, skip: int, size_max: int) -> bytes:
         """What the job has printed, from this offset on."""
@@ -89,10 +93,10 @@ class HybridDriver(Driver):
                 await self._go_on()
 
     async def _start(self, primary: Primary) -> None:
+        begin = await self._desk.baggage.log_size(self.file.id)
         if self.cancelled.is_set():
             self._end("failed", "cancelled")
             return
-        begin = await self._desk.baggage.log_size(self.file.id)
         self._change_there(phase="starting", since_ms=self._desk.clock.now(), log_from=begin)
         await self._tell(primary)
 
@@ -120,7 +124,9 @@ class HybridDriver(Driver):
     async def _find_out(self, primary: Primary) -> None:
         """We died while it was told: it has the job, or it is told now."""
         said, _ = await self._ask_state(primary)
-        if said == "absent":
+        if self.cancelled.is_set():  # also while it was asked: it may have the job even so
+            self._withdraw("cancelled", "")
+        elif said == "absent":
             await self._tell(primary)
         elif said not in {"unclear", "refused"}:
             self._change_there(phase="waiting")
@@ -165,6 +171,8 @@ class HybridDriver(Driver):
             self._change_there(phase="left")
             return
         said, code, is_gone = "unclear", None, False
+        # First: what ends after this look has done its work before the answer to come.
+        is_starting = primary.is_starting(self._values())
         try:
             answer = await primary.ask("state", self._values())
             said, code = primary.template.read(*answer)
@@ -174,15 +182,16 @@ class HybridDriver(Driver):
         if said == "ended":  # before it could be stopped
             await self._fetch_log(primary)
             self._change_there(phase="left", after="ended", exit_code=code)
-        elif is_gone:
+        elif is_gone and not is_starting:
             self._change_there(phase="left")
         elif self._is_late(primary):
+            why = STILL_STARTING if is_starting else why
             self._end(
                 "failed",
                 f"the primary: {why}; look for {self.file.id} there before it is run again",
             )
         else:
-            self._change_there(why=why)
+            self._change_there(why=STILL_STARTING if is_starting else why)
             await trio.sleep(RETRY_STOP_S)
 
     async def _go_on(self) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 import trio
 
 from p2pnode.home import host_faults, write_durably
-from p2pnode.jobs.hybrid import StillStarting
+from p2pnode.jobs.hybrid import STILL_STARTING, StillStarting
 from p2pnode.jobs.primary_template import Template, Values, Verb
 from p2pnode.quantities import parse_span
 from protocol.errors import LocalFault, Unavailable
@@ -58,6 +58,13 @@ class CommandPrimary:
                 code = await command.run(printed, kept=(lock,))
         return code, printed.kept.decode("utf-8", "replace")
 
+    def is_starting(self, values: Values) -> bool:
+        try:
+            with _starting(self._folder(values)):
+                return False
+        except StillStarting:
+            return True
+
     async def read_log(self, values: Values, *, skip: int, size_max: int) -> bytes:
         words = self.template.words("log", values)
         printed = _Printed(skip=skip, size_max=size_max)
@@ -86,7 +93,7 @@ def _starting(folder: Path) -> Iterator[int]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise StillStarting("what was to start it still runs") from error
+            raise StillStarting(STILL_STARTING) from error
         yield file.fileno()
 
 

@@ -5,7 +5,7 @@ import random
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 import trio
 from msgspec import UNSET, UnsetType
@@ -21,6 +21,7 @@ from protocol.advert import (
     Surcharge,
     Tier,
     TierAsk,
+    WorkloadPolicy,
     device_mark,
     price_for,
 )
@@ -32,6 +33,7 @@ from protocol.signing import Signer, digest
 from protocol.units import Mebibytes, Micros, Millis, MillisSpan
 from protocol.wire import pack
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 COALESCE_S: Final = 1
@@ -116,6 +118,8 @@ class Posting:
     """Nothing is offered until the owner says otherwise."""
     in_use: frozenset[bytes] = frozenset()
     """Units that the owner uses itself."""
+    policy: WorkloadPolicy | None = None
+    """What of the owner's rules adverts tell."""
     down_kbit_s: int | None = None
     """As the owner declares it; None is not told."""
     up_kbit_s: int | None = None
@@ -149,7 +153,7 @@ def _none(_group: bytes, _free: int) -> tuple[Surcharge, ...]:
     return ()
 
 
-def _stated(value: bytes | None) -> bytes | UnsetType:
+def _stated(value: T | None) -> T | UnsetType:
     return UNSET if value is None else value
 
 
@@ -194,6 +198,8 @@ class Provider:
         self._told: OrderedDict[tuple[bytes, int], Advert] = OrderedDict()
         self._sealed: dict[bytes, bytes] = {}
         self._shelves: tuple[Shelf, ...] = ()
+        self._gone: dict[bytes, Shelf] = {}
+        """Groups that we have no more, until they are withdrawn."""
         self._changed = trio.Event()
         self.posting = posting
         self.failed = 0
@@ -218,7 +224,10 @@ class Provider:
         return tuple(unit for unit in shelf.units if unit not in self.posting.in_use)
 
     def stock(self, shelves: tuple[Shelf, ...]) -> None:
-        """Offer these from now on."""
+        """Offer these from now on, and no others."""
+        groups = {shelf.group for shelf in shelves}
+        had = {**self._gone, **{shelf.group: shelf for shelf in self._shelves}}
+        self._gone = {group: shelf for group, shelf in had.items() if group not in groups}
         self._shelves = shelves
         self._changed.set()
 
@@ -277,21 +286,30 @@ class Provider:
         return 0 if failed == self.failed else max(RETRY_S_MIN, 2 * retry_s)
 
     async def _announce_all(self, state: Literal["open", "withdrawn"]) -> None:
+        if self.posting.ask is None:
+            return
+        for group, shelf in list(self._gone.items()):
+            if await self._announce_one(shelf, "withdrawn") and group in self._gone:
+                del self._gone[group]
+        is_open = state == "open" and not self.posting.paused
         for shelf in self._shelves:
-            if self.posting.ask is None:
-                continue
-            is_open = state == "open" and not self.posting.paused
-            advert = self._advert(self._priced(shelf), "open" if is_open else "withdrawn")
-            sealed = pack(advert, signer=self._signer, net=self._net)
-            self._told[shelf.group, advert.seq] = advert
-            while len(self._told) > TOLD_KEPT_MAX:
-                self._told.popitem(last=False)
-            self._sealed[shelf.group] = sealed
-            try:
-                await self._announce(advert, sealed)
-            except Unavailable as error:
-                self.failed += 1
-                log.info("an advert was not published", extra={"why": str(error)})
+            await self._announce_one(self._priced(shelf), "open" if is_open else "withdrawn")
+
+    async def _announce_one(self, shelf: Shelf, state: Literal["open", "withdrawn"]) -> bool:
+        """Whether the network took it."""
+        advert = self._advert(shelf, state)
+        sealed = pack(advert, signer=self._signer, net=self._net)
+        self._told[shelf.group, advert.seq] = advert
+        while len(self._told) > TOLD_KEPT_MAX:
+            self._told.popitem(last=False)
+        self._sealed[shelf.group] = sealed
+        try:
+            await self._announce(advert, sealed)
+        except Unavailable as error:
+            self.failed += 1
+            log.info("an advert was not published", extra={"why": str(error)})
+            return False
+        return True
 
     def _priced(self, shelf: Shelf) -> Shelf:
         """The shelf with what is added for each size of job from now on."""
@@ -334,6 +352,7 @@ class Provider:
             lease_ms_min=posting.lease_ms_min,
             lease_ms_max=posting.lease_ms_max,
             surcharges=shelf.surcharges or UNSET,
+            policy=_stated(posting.policy),
             devices=tuple(sorted(device_mark(each, self._net) for each in shelf.devices)) or UNSET,
             calendar=(
                 hours.slots(now).to_bytes(DAY_SLOTS // 8, "little") if hours.is_bounded else UNSET

@@ -22,9 +22,10 @@ from p2pnode.matching.steps import Step, steps
 ALSO: Final = {
     "time": ("time", "closed", "deadline", "total"),
     "tier": ("tier", "price", "total"),
-    "gpus": ("gpus", "total"),
+    "gpus": ("gpus", "price", "total"),
 }
-"""Constraints whose step changes how others are judged: fewer GPUs cost less, and so on."""
+"""Constraints whose step changes how others are judged: fewer GPUs cost less in all, and each of
+them more or less by the owner's surcharge."""
 _ORDERS: Final = (("time", "tier", "gpus"), ("tier", "gpus", "time"))
 """What can be paid for depends on tier and GPUs; what is missing then, on the time."""
 _SHARED: Final = tuple(name for names in ALSO.values() for name in names)

@@ -58,6 +58,8 @@ class Wish:
     during: tuple[Millis, Millis] | None = None
     """When it would be used; without, no constraint on time is judged."""
     end_by_ms: Millis | None = None
+    slack_ms: int = 0
+    """By how much later than `during` it may come to be asked for."""
     reliability_ppm_min: int | None = None
     rtt_ms_max: int | None = None
     image: bytes | None = None
@@ -310,7 +312,8 @@ def _image(offer: Offer, wish: Wish, _known: Known) -> str | None:
 
 def _closed(offer: Offer, wish: Wish, _known: Known) -> str | None:
     assert wish.during is not None
-    return "closed" if is_closed(offer.advert, *wish.during) else None
+    start, end = wish.during
+    return "closed" if is_closed(offer.advert, start, Millis(end + wish.slack_ms)) else None
 
 
 def _time(offer: Offer, wish: Wish, _known: Known) -> str | None:
@@ -323,7 +326,9 @@ def _time(offer: Offer, wish: Wish, _known: Known) -> str | None:
 
 def _deadline(_offer: Offer, wish: Wish, _known: Known) -> str | None:
     assert wish.end_by_ms is not None
-    return "deadline" if wish.during is not None and wish.during[1] > wish.end_by_ms else None
+    if wish.during is None:
+        return None
+    return "deadline" if wish.during[1] + wish.slack_ms > wish.end_by_ms else None
 
 
 def _reliability(_offer: Offer, wish: Wish, known: Known) -> str | None:

@@ -22,6 +22,10 @@ KIND_PPM: Final = PPM
 DROP_PPM: Final = 1_000 * PPM
 """A constraint that is given up altogether counts as more than any that gives way."""
 
+ROOM_MS: Final = 120_000
+"""What a user has to read a change and to type it: until then what it says stays true."""
+MINUTE_MS: Final = 60_000
+
 VALUES: Final = {
     "vram": "vram_min",
     "driver": "driver_min",
@@ -86,7 +90,7 @@ def _there(name: str, offer: Offer, wish: Wish, known: Known) -> Value | None:
     if name in {"price", "total"}:
         return _costs(name, offer, wish)
     if name == "deadline":
-        return None if wish.during is None else wish.during[1]
+        return None if wish.during is None else _roomy(wish.during[1])
     if name == "reliability":
         return known.reliability_ppm
     if name == "rtt":
@@ -94,6 +98,11 @@ def _there(name: str, offer: Offer, wish: Wish, known: Known) -> Value | None:
     stated = {"memory": "memory_mib", "disk": "disk_mib", "down": "down_kbit_s", "up": "up_kbit_s"}
     found = UNSET if advert.host is UNSET else getattr(advert.host, stated.get(name, name))
     return None if found is UNSET else found
+
+
+def _roomy(end: Millis) -> int:
+    """The end of a lease that is asked for a while later, as a whole minute."""
+    return -(-(end + ROOM_MS) // MINUTE_MS) * MINUTE_MS
 
 
 def _costs(name: str, offer: Offer, wish: Wish) -> Micros | None:
@@ -164,8 +173,8 @@ def _time(offer: Offer, wish: Wish) -> Iterator[Step]:
         for each in (
             advert.lease_ms_min,
             advert.lease_ms_max,
-            UNSET if advert.open_until_ms is UNSET else advert.open_until_ms - start,
-            UNSET if wish.end_by_ms is None else wish.end_by_ms - start,
+            UNSET if advert.open_until_ms is UNSET else advert.open_until_ms - start - ROOM_MS,
+            UNSET if wish.end_by_ms is None else wish.end_by_ms - start - ROOM_MS,
             _payable(offer, wish),
         )
         if each is not UNSET and 0 < each != span
@@ -174,7 +183,7 @@ def _time(offer: Offer, wish: Wish) -> Iterator[Step]:
         yield Step(
             name="time",
             value=length,
-            wish=replace(wish, during=(start, Millis(start + length))),
+            wish=replace(wish, during=(start, Millis(start + length)), slack_ms=ROOM_MS),
             ppm=abs(span - length) * PPM // span,
         )
 

@@ -8,15 +8,14 @@ the first of the two.
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Annotated, Any, Final, Literal
-from zoneinfo import ZoneInfo
+from typing import Annotated, Final, Literal
 
-import icalendar
-import recurring_ical_events
 from msgspec import UNSET, Meta, UnsetType
 
+from p2pnode.matching import calendars
+from p2pnode.matching.calendars import BLOCK_DAYS, SPANS_MAX, Events, UnreadError
 from p2pnode.opening import check_date, check_zone, parse_opening
-from protocol.codec import Money, Name, Wire
+from protocol.codec import CurrencyCode, Money, Name, Wire
 from protocol.errors import LocalFault
 from protocol.units import Micros, Millis, MillisSpan
 
@@ -28,9 +27,7 @@ HORIZON_MS: Final = MillisSpan(5 * WEEK_SLOTS * SLOT_MS)
 AHEAD_MS_MAX: Final = MillisSpan(4_000 * DAY_SLOTS * SLOT_MS)
 """No lease ends later where there are windows: calendars end with the year 9999."""
 EVENTS_BYTES_MAX: Final = 262_144
-SPANS_MAX: Final = 20_000
-"""Openings that one calendar may have within a block: one in two minutes."""
-BLOCK_MS: Final = MillisSpan(4 * WEEK_SLOTS * SLOT_MS)
+BLOCK_MS: Final = MillisSpan(BLOCK_DAYS * DAY_SLOTS * SLOT_MS)
 """Calendars are worked out for so long at once, since each time costs milliseconds."""
 BLOCKS_KEPT_MAX: Final = 160
 """More than there are up to AHEAD_MS_MAX."""
@@ -38,7 +35,6 @@ BLOCKS_KEPT_MAX: Final = 160
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MONDAY: Final = date(2020, 1, 6)
 _BYDAY: Final = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
-_TOO_OFTEN: Final = frozenset({"SECONDLY", "MINUTELY"})
 
 Span = tuple[Millis, Millis]
 """[start, end): the end is not part of it."""
@@ -60,11 +56,16 @@ class Window(Wire, frozen=True, kw_only=True):
     """Closed goes before open."""
     floor_micro: Money | UnsetType = UNSET
     """The least price while the window is open, in place of the owner's other floors."""
+    money: CurrencyCode | UnsetType = UNSET
+    """Of the floor; windows that were kept without are in the money of the node."""
 
 
-def check_window(window: Window, now: Millis) -> None:
-    """Whether the window can be read. Raises LocalFault."""
-    _Rule(window).worked_out(now, Millis(now + HORIZON_MS))
+def check_window(window: Window, now: Millis) -> "Timetable":
+    """A timetable of this window alone, worked out for the time to come. Raises LocalFault."""
+    table = Timetable((window,))
+    table.check(now)
+    table.prepare(now, Millis(now + HORIZON_MS))
+    return table
 
 
 def calendar_of(window: Window) -> str:
@@ -97,16 +98,7 @@ def calendar_of(window: Window) -> str:
 
 def joined(windows: tuple[Window, ...]) -> str:
     """All windows as one calendar, without their floors."""
-    whole = icalendar.Calendar()
-    whole.add("VERSION", "2.0")
-    whole.add("PRODID", "-//p2pnode//windows//EN")
-    for window in windows:
-        for part in icalendar.Calendar.from_ical(calendar_of(window)).subcomponents:
-            # Events of two calendars may bear one name, and would be taken for one another.
-            if "UID" in part:
-                part["UID"] = f"{window.name}-{part['UID']}"
-            whole.add_component(part)
-    return str(whole.to_ical(), "utf-8")
+    return calendars.joined((window.name, calendar_of(window)) for window in windows)
 
 
 def _at(day: date, minutes: int) -> datetime:
@@ -118,85 +110,78 @@ class _Rule:
 
     def __init__(self, window: Window) -> None:
         self.window = window
-        self._zone = ZoneInfo(check_zone(window.zone))
         self._blocks: dict[int, list[Span]] = {}
+        self.missing: set[int] = set()
+        """Blocks that were asked for and are not worked out."""
+        zone = check_zone(window.zone)
         try:
-            calendar: Any = icalendar.Calendar.from_ical(calendar_of(window))
-            events = calendar.walk("VEVENT")
-            if not events:
-                raise ValueError("it has no events")
-            for event in events:
-                _check_rule(event)
-            self._query: Any = recurring_ical_events.of(calendar)
-        except (ValueError, IndexError, KeyError, TypeError) as error:
-            raise _unread(window, str(error)) from error
+            self.events = Events(calendar_of(window), zone)
+        except UnreadError as error:
+            raise _unread(window, error) from error
 
-    def spans(self, start: Millis, end: Millis) -> list[Span]:
-        """Where it lies within [start, end), merged."""
-        blocks = range(start // BLOCK_MS, -(-end // BLOCK_MS))
+    def spans(self, start: Millis, end: Millis, *, is_aside: bool = False) -> list[Span]:
+        """Where it lies within [start, end), merged.
+
+        `is_aside`: what is not worked out yet is closed, and `missing` tells it.
+        """
         return merged(
             (max(start, opens), min(end, closes))
-            for block in blocks
-            for opens, closes in self._block(block)
+            for block in _blocks(start, end)
+            for opens, closes in self._block(block, is_aside=is_aside)
         )
 
-    def _block(self, number: int) -> list[Span]:
+    def prepare(self, start: Millis, end: Millis) -> None:
+        """Work out what was asked for, and all within [start, end)."""
+        for block in sorted({*self.missing, *_blocks(start, end)}):
+            self._block(block, is_aside=False)
+            self.missing.discard(block)
+
+    def has(self, start: Millis, end: Millis) -> bool:
+        """Whether all within [start, end) is worked out."""
+        return all(block in self._blocks for block in _blocks(start, end))
+
+    def _block(self, number: int, *, is_aside: bool) -> list[Span]:
         """Where it lies within one block of time; whoever asks again gets it from memory."""
-        if number not in self._blocks:
-            if len(self._blocks) >= BLOCKS_KEPT_MAX:
-                self._blocks.clear()
-            start, end = Millis(number * BLOCK_MS), Millis((number + 1) * BLOCK_MS)
-            try:
-                self._blocks[number] = self.worked_out(start, end)
-            except LocalFault:
-                # A renter's question has come upon it: whoever asks, what is not known is closed.
-                self._blocks[number] = [] if self.window.kind == "open" else [(start, end)]
-        return self._blocks[number]
+        found = self._blocks.get(number)
+        if found is not None:
+            return found
+        start, end = Millis(number * BLOCK_MS), Millis((number + 1) * BLOCK_MS)
+        closed = [] if self.window.kind == "open" else [(start, end)]
+        if is_aside:
+            self.missing.add(number)
+            return closed
+        try:
+            found = self.worked_out(start, end)
+        except LocalFault:
+            # A renter's question has come upon it: whoever asks, what is not known is closed.
+            found = closed
+        if len(self._blocks) >= BLOCKS_KEPT_MAX:
+            del self._blocks[min(self._blocks)]  # the oldest, which is over
+        self._blocks[number] = found
+        return found
 
     def worked_out(self, start: Millis, end: Millis) -> list[Span]:
         """The same without memory. Raises LocalFault if the calendar cannot be read."""
         try:
-            # A local date begins up to a day before that date does in UTC.
-            found = self._query.between(_utc(start) - _A_DAY, _utc(end) + _A_DAY)
-            spans = [
-                (self._instant(one["DTSTART"].dt), self._instant(one["DTEND"].dt)) for one in found
-            ]
-        except (
-            ValueError,
-            IndexError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            OverflowError,
-        ) as error:
-            raise _unread(self.window, str(error)) from error
-        if len(spans) > SPANS_MAX:
-            raise _unread(self.window, f"it opens over {SPANS_MAX} times in four weeks")
-        return merged((max(start, opens), min(end, closes)) for opens, closes in spans)
-
-    def _instant(self, when: date) -> Millis:
-        if not isinstance(when, datetime):
-            when = datetime.combine(when, time())
-        if when.tzinfo is None:
-            when = when.replace(tzinfo=self._zone)
-        return Millis((when.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1))
+            spans = list(self.events.spans(_utc(start), _utc(end)))
+        except UnreadError as error:
+            raise _unread(self.window, error) from error
+        return merged(
+            (max(start, _instant(opens)), min(end, _instant(closes))) for opens, closes in spans
+        )
 
 
-_A_DAY: Final = timedelta(days=1)
+def _blocks(start: Millis, end: Millis) -> range:
+    return range(start // BLOCK_MS, -(-end // BLOCK_MS))
 
 
-def _check_rule(event: icalendar.Component) -> None:
-    rules = event.get("RRULE", [])
-    for rule in rules if isinstance(rules, list) else [rules]:
-        if _TOO_OFTEN & {str(each).upper() for each in rule.get("FREQ", [])}:
-            raise ValueError("it repeats more often than hourly")
+def _unread(window: Window, error: UnreadError) -> LocalFault:
+    why = str(error)[:300]
+    return LocalFault(f"window {window.name}: this calendar cannot be read: {why}.", calendars.CURE)
 
 
-def _unread(window: Window, why: str) -> LocalFault:
-    return LocalFault(
-        f"window {window.name}: this calendar cannot be read: {why[:200]}.",
-        "p2pnode window test --next 3d shows what a window means",
-    )
+def _instant(when: datetime) -> Millis:
+    return Millis((when - _EPOCH) // timedelta(milliseconds=1))
 
 
 def _utc(instant: Millis) -> datetime:
@@ -218,14 +203,18 @@ def merged(spans: Iterable[Span]) -> list[Span]:
 
 def without(spans: list[Span], gone: list[Span]) -> list[Span]:
     """What is left of merged spans without others, which are merged too."""
-    left = []
+    left, first = [], 0
     for start, end in spans:
         at = start
-        for first, last in gone:
-            if first < end and last > at:
-                if first > at:
-                    left.append((at, first))
-                at = max(at, last)
+        while first < len(gone) and gone[first][1] <= start:
+            first += 1
+        for number in range(first, len(gone)):
+            opens, closes = gone[number]
+            if opens >= end:
+                break
+            if opens > at:
+                left.append((at, opens))
+            at = max(at, closes)
         if at < end:
             left.append((at, end))
     return left
@@ -234,26 +223,77 @@ def without(spans: list[Span], gone: list[Span]) -> list[Span]:
 class Timetable:
     """All windows of an owner. Without an open one it is always open."""
 
-    def __init__(self, windows: tuple[Window, ...] = ()) -> None:
-        """Raises LocalFault if a window cannot be read."""
+    def __init__(
+        self,
+        windows: tuple[Window, ...] = (),
+        *,
+        known: "Iterable[Timetable]" = (),
+        on_missing: Callable[[], None] | None = None,
+    ) -> None:
+        """`known` have read some of the windows before.
+
+        With `on_missing` nothing is worked out when it is asked for: hours that `prepare` has not
+        come to are closed until it has, and `on_missing` is called.
+        Raises LocalFault if a window cannot be read, or all come to too much.
+        """
         self.windows: Final = windows
-        self._rules = [_Rule(window) for window in windows]
+        read = {rule.window: rule for table in known for rule in table.rules}
+        self.rules: Final[list[_Rule]] = [read.get(w) or _Rule(w) for w in windows]
+        if sum(rule.events.most for rule in self.rules) > SPANS_MAX:
+            raise LocalFault(
+                f"All windows together may come to over {SPANS_MAX} times in four weeks.",
+                "p2pnode window remove, or take one out of config.toml",
+            )
+        self._on_missing = on_missing
         self._origin = 0
         self._week = -1
+
+    def check(self, now: Millis) -> None:
+        """Whether all windows can be worked out from now on. Raises LocalFault."""
+        for rule in self.rules:
+            try:
+                rule.events.check_age(_utc(now))
+            except UnreadError as error:
+                raise _unread(rule.window, error) from error
+            rule.worked_out(now, Millis(now + HORIZON_MS))
+
+    def prepare(self, start: Millis, end: Millis) -> None:
+        """Work out the hours within [start, end), and those that were missing. Takes a while.
+
+        May be called in another thread than the rest.
+        """
+        for rule in self.rules:
+            rule.prepare(start, end)
+
+    def is_ready(self, start: Millis, end: Millis) -> bool:
+        """Whether all within [start, end) is worked out, and all that was asked for."""
+        return not any(rule.missing or not rule.has(start, end) for rule in self.rules)
+
+    def refresh(self) -> None:
+        """Look again at what `prepare` has worked out since."""
+        self._week = -1
+
+    def _spans_of(self, rule: _Rule, start: Millis, end: Millis) -> list[Span]:
+        found = rule.spans(start, end, is_aside=self._on_missing is not None)
+        if rule.missing and self._on_missing is not None:
+            self._on_missing()
+        return found
 
     @property
     def is_bounded(self) -> bool:
         """Whether there are windows at all."""
-        return bool(self._rules)
+        return bool(self.rules)
 
     def spans(self, start: Millis, end: Millis) -> list[Span]:
         """When it is open within [start, end), merged."""
-        opens = [rule for rule in self._rules if rule.window.kind == "open"]
+        opens = [rule for rule in self.rules if rule.window.kind == "open"]
         found: list[Span] = [(start, end)] if start < end else []
         if opens:
-            found = merged(span for rule in opens for span in rule.spans(start, end))
-        closed = [rule for rule in self._rules if rule.window.kind == "closed"]
-        return without(found, merged(s for rule in closed for s in rule.spans(start, end)))
+            found = merged(span for rule in opens for span in self._spans_of(rule, start, end))
+        closed = [rule for rule in self.rules if rule.window.kind == "closed"]
+        return without(
+            found, merged(s for rule in closed for s in self._spans_of(rule, start, end))
+        )
 
     def slots(self, now: Millis, count: int = DAY_SLOTS) -> int:
         """The next slots of five minutes from the one that has begun, lowest bit first.
@@ -266,7 +306,7 @@ class Timetable:
         return (self._week >> (first - self._origin)) & ((1 << count) - 1)
 
     def _compiled(self, first: int) -> int:
-        if not self._rules:
+        if not self.rules:
             return (1 << WEEK_SLOTS) - 1
         week = 0
         start, end = first * SLOT_MS, (first + WEEK_SLOTS) * SLOT_MS
@@ -282,7 +322,7 @@ class Timetable:
 
         The bitmap of the week answers most of it; what it leaves open, the exact hours do.
         """
-        if not self._rules:
+        if not self.rules:
             return True
         low, high = start // SLOT_MS - now // SLOT_MS, -(-end // SLOT_MS) - now // SLOT_MS
         if 0 <= low < high <= WEEK_SLOTS - DAY_SLOTS:
@@ -293,7 +333,7 @@ class Timetable:
 
     def open_until(self, now: Millis) -> Millis | None:
         """When it closes; None if it is closed, or does not close within the horizon."""
-        if not self._rules:
+        if not self.rules:
             return None
         spans = self.spans(now, Millis(now + HORIZON_MS))
         if not spans or spans[0][0] > now or spans[0][1] >= now + HORIZON_MS:
@@ -302,11 +342,13 @@ class Timetable:
 
     def why_closed(self, start: Millis, end: Millis, *, now: Millis) -> str | None:
         """Why a lease cannot be from `start` to `end`, and when it could; None if it can."""
-        if self._rules and end > now + AHEAD_MS_MAX:
+        if self.rules and end > now + AHEAD_MS_MAX:
             return "nobody knows so far ahead"
         if self.covers(start, end, now=now):
             return None
         spans = self.spans(start, Millis(start + HORIZON_MS))
+        if any(rule.missing for rule in self.rules):
+            return "its hours that far ahead are still worked out; ask again"
         texts = []
         if spans and spans[0][0] == start:
             texts.append(f"closes {moment(spans.pop(0)[1])}")
@@ -336,10 +378,10 @@ class Timetable:
         floor means in a tier.
         """
         priced: list[tuple[Micros, list[Span]]] = []
-        for rule in self._rules:
+        for rule in self.rules:
             own = rule.window.floor_micro
             if rule.window.kind == "open" and own is not UNSET:
-                priced.append((scale(own), rule.spans(start, end)))
+                priced.append((scale(own), self._spans_of(rule, start, end)))
         floors = [own for own, spans in priced if spans]
         rest = without([(start, end)], merged(span for _, spans in priced for span in spans))
         return max([*floors, other] if rest or not floors else floors)

@@ -214,6 +214,22 @@ def test_doctor_finds_what_is_missing_and_then_nothing(tmp_path: Path) -> None:
     assert found["price"] == "warn"
 
 
+def test_a_calendar_that_would_be_misread_is_named_before_the_node_starts(tmp_path: Path) -> None:
+    run("network", "create", "ours", "--test", home=tmp_path)
+    calendar = tmp_path / "rig.ics"
+    calendar.write_text(
+        "BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:x\nBEGIN:VEVENT\nUID:7\nSUMMARY:Nights\n"
+        "DTSTART;TZID=Mars/Olympus:20261101T220000\nDURATION:PT8H\nEND:VEVENT\nEND:VCALENDAR\n"
+    )
+    (tmp_path / "config.toml").write_text(f'[[availability]]\nfile = "{calendar}"\n')
+    for command in ("doctor", "up"):
+        done = run(command, home=tmp_path)
+        assert done.returncode == 1
+        told = done.stdout + done.stderr
+        for each in (str(calendar), 'event "Nights" (UID 7)', "Mars/Olympus", "mend or take out"):
+            assert each in told
+
+
 def test_doctor_names_the_key_file_that_is_open_to_others(tmp_path: Path) -> None:
     run("network", "create", "ours", "--test", home=tmp_path)
     (tmp_path / "keys" / "feed.key").chmod(0o644)

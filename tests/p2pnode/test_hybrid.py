@@ -257,13 +257,48 @@ async def test_a_start_of_an_earlier_life_is_waited_for(
     await trio.sleep(1)
     await stop(renter)
     node = party.revive(renter.node)
-    node.jobs._primary, primary.is_starting = primary, True
+    node.jobs._primary, primary.slow_start = primary, {file.id}
     again = await party.start(node)
     await trio.sleep(20)
     assert there(again.node.jobs.driver(file.id).file).phase == "starting"
-    primary.is_starting, primary.states = False, ["running", "ended 3"]
+    primary.slow_start, primary.states = set(), ["running", "ended 3"]
     done = await ended(again, file.id)
     assert there(done).exit_code == 3
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+@pytest.mark.parametrize("when", ["before it is asked", "while it is asked", "while it starts"])
+async def test_a_job_that_is_cancelled_while_it_is_found_out_never_stays_there(
+    party: Party, autojump_clock: trio.abc.Clock, when: str, has_it: bool
+) -> None:
+    owner = await party.add(ask=300_000)
+    primary = ScriptedPrimary(starts=[HANGS], states=["running"])
+    renter = await renter_with(party, primary)
+    file = submit(renter.node, "first")
+    await trio.sleep(1)
+    if when != "while it is asked":
+        renter.node.jobs.driver(file.id).cancel()
+    await stop(renter)
+    if not has_it:
+        primary.has.clear()
+        primary._known.clear()
+    node = party.revive(renter.node)
+    node.jobs._primary = primary
+    primary.asked.clear()
+    if when == "while it is asked":
+        primary.on_ask = lambda _verb: node.jobs.driver(file.id).cancel()
+    primary.slow_start = {file.id} if when == "while it starts" else set()
+    again = await party.start(node)
+    if primary.slow_start:
+        await trio.sleep(20)
+        assert there(node.jobs.driver(file.id).file).phase == "leaving"
+        primary.has.add(file.id)  # at last
+        primary._known.add(file.id)
+        primary.slow_start = set()
+    done = await ended(again, file.id)
+    assert (done.state, done.why, primary.has) == ("failed", "cancelled", set())
+    assert "start" not in primary.asked
+    assert owner.node.books.leases() == []
 
 
 async def test_a_job_that_cannot_be_said_is_refused_at_once(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from p2pnode.execution.fake_engine import FakeEngine
-from p2pnode.execution.image_names import digests_of
+from p2pnode.image_names import digests_of
 from p2pnode.image_stock import LOOK_S
 from p2pnode.matching.search import Wish, misfit
 from p2pnode.network.memory_transport import MemoryHub

@@ -165,7 +165,7 @@ async def test_a_window_with_a_floor_moves_the_price_while_it_is_open(
     await trio.sleep(2)
     for hours, floor in (("daily", None), ("fri 08:01-08:03", 700_000)):
         order = WindowOrder(hours=hours, zone="UTC", floor_micro=floor, money="TEST")
-        views(owner.node).add_window(order)
+        await views(owner.node).add_window(order)
     await trio.sleep(2)
     assert renter.asks() == [300_000]
     await trio.sleep(80)

@@ -68,7 +68,7 @@ async def test_a_lease_that_runs_is_not_touched_by_a_pause_or_a_window(
     while driver.file.state != "running":
         await driver.changed.wait()
     owner.node.terms.pause_for(None)
-    owner.node.terms.add_window(window(CLOSED_NOW, zone="UTC"))
+    await owner.node.terms.add_window(window(CLOSED_NOW, zone="UTC"))
     assert (await ended(renter, job)).state == "done"
 
 
@@ -119,7 +119,7 @@ async def test_a_window_closes_the_node_at_once_and_is_kept(
     renter = await party.add(ask=None)
     owner = await party.add(ask=300_000)
     await trio.sleep(3)
-    added = views(owner.node).add_window(WindowOrder(hours=CLOSED_NOW, zone="UTC"))
+    added = await views(owner.node).add_window(WindowOrder(hours=CLOSED_NOW, zone="UTC"))
     await trio.sleep(2)
     [offer] = renter.node.market.offers()
     assert offer.advert.calendar is not UNSET
@@ -133,7 +133,9 @@ async def test_a_window_closes_the_node_at_once_and_is_kept(
     views(again.node).remove_window(added.window.name)
     await trio.sleep(2)
     assert (await runs(renter)).state == "done"
-    assert views(again.node).add_window(WindowOrder(hours=OPEN_NOW, zone="UTC")).window.name == "w2"
+    assert (
+        await views(again.node).add_window(WindowOrder(hours=OPEN_NOW, zone="UTC"))
+    ).window.name == "w2"
     await trio.sleep(2)
     [offer] = renter.node.market.offers()
     assert offer.advert.open_until_ms == EPOCH + 2 * HOUR
@@ -155,12 +157,12 @@ async def test_a_calendar_file_is_read_at_the_start(
 ) -> None:
     file = tmp_path / "rig.ics"
     exporting = party.build(ask=1)
-    views(exporting).add_window(WindowOrder(hours=OPEN_NOW, zone="Asia/Tokyo"))
-    file.write_text(views(exporting).export_windows().events)
+    await views(exporting).add_window(WindowOrder(hours=OPEN_NOW, zone="Asia/Tokyo"))
+    file.write_text((await views(exporting).export_windows()).events)
     mine = Availability(file=str(file))
     node = party.build(ask=1, choose=lambda config: replace(config, availability=(mine,)))
     order = WindowTestOrder(span_ms=30 * 24 * HOUR)
-    assert views(node).test_windows(order) == views(exporting).test_windows(order)
+    assert await views(node).test_windows(order) == await views(exporting).test_windows(order)
     file.unlink()
     with pytest.raises(LocalFault, match="cannot be read"):
         party.build(ask=1, choose=lambda config: replace(config, availability=(mine,)))
@@ -171,7 +173,7 @@ async def test_what_is_tried_is_not_kept(party: Party, autojump_clock: trio.abc.
     order = WindowTestOrder(
         span_ms=48 * HOUR, window=WindowOrder(hours="22:00-06:00", zone="Europe/Berlin")
     )
-    found = views(node).test_windows(order)
+    found = await views(node).test_windows(order)
     assert [each.end_ms - each.start_ms for each in found.items] == [8 * HOUR, 8 * HOUR]
     assert views(node).windows().items == ()
     assert views(node).windows().open_now
@@ -190,5 +192,5 @@ async def test_what_no_window_can_be_is_refused_with_a_reason(party: Party) -> N
     )
     for order in wrongs:
         with pytest.raises(LocalFault):
-            views(node).add_window(order)
+            await views(node).add_window(order)
     assert node.terms.windows == ()

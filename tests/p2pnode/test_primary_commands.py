@@ -138,6 +138,8 @@ async def test_one_start_of_a_job_at_a_time_also_over_our_own_death(
     quick = primary_that_prints("sent", tmp_path)
     with pytest.raises(StillStarting):
         await quick.ask("start", values())
+    assert quick.is_starting(values())
+    assert not quick.is_starting(values("job-33333333"))
     assert await quick.ask("state", values()) == (0, "sent\n")
     assert (await quick.ask("start", values("job-33333333")))[0] == 0
     nursery.cancel_scope.cancel()

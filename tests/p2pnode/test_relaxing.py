@@ -12,8 +12,8 @@ from msgspec import UNSET, UnsetType
 from p2pnode.matching.book import Offer
 from p2pnode.matching.relaxing import Change, smallest_changes
 from p2pnode.matching.search import Known, Wish, driver_of, misfit, search
-from p2pnode.matching.steps import DROP_PPM, KIND_PPM, PPM, VALUES
-from protocol.advert import Host, TierAsk
+from p2pnode.matching.steps import DROP_PPM, KIND_PPM, MINUTE_MS, PPM, ROOM_MS, VALUES
+from protocol.advert import TIERS, Host, Surcharge, TierAsk, price_for
 from protocol.answers import ISOLATIONS
 from protocol.units import Micros, Millis
 from tests.p2pnode.test_search import make_offer
@@ -26,6 +26,9 @@ MODELS = {
     "NVIDIA L4": 23_034,
     "Tesla T4": 15_360,
 }
+ODD_PIECES = (Surcharge(units=1, ppm=500_000), Surcharge(units=4, ppm=0))
+"""Where one GPU alone is left that few want."""
+LARGE_PIECES = (Surcharge(units=2, ppm=250_000),)
 Field = tuple[str, Any, int]
 """A field of the wish, what it becomes, and what that costs."""
 
@@ -53,6 +56,8 @@ def market(dice: random.Random, count: int = 100) -> list[tuple[Offer, Known]]:
             host=dice.choice([host, host, UNSET]),
             lease_ms_min=dice.choice([UNSET, HOUR]),
             lease_ms_max=dice.choice([UNSET, 2 * HOUR, 8 * HOUR]),
+            surcharges=dice.choice([UNSET, UNSET, ODD_PIECES, LARGE_PIECES]),
+            open_until_ms=dice.choice([UNSET, UNSET, UNSET, START + 3 * HOUR + 7]),
         )
 
     return [
@@ -61,8 +66,10 @@ def market(dice: random.Random, count: int = 100) -> list[tuple[Offer, Known]]:
     ]
 
 
-def impossible(dice: random.Random, offers: list[tuple[Offer, Known]]) -> Wish:
-    """A wish that none of them fits, of constraints drawn at random."""
+def impossible(
+    dice: random.Random, offers: list[tuple[Offer, Known]], only: tuple[str, ...] = ()
+) -> Wish:
+    """A wish that none of them fits, of constraints drawn at random; `only` of these."""
     terms: dict[str, list[Any]] = {
         "gpus": [1, 2, 4, 8],
         "vram_min": [None, 24_000, 81_559, 140_000],
@@ -71,7 +78,7 @@ def impossible(dice: random.Random, offers: list[tuple[Offer, Known]]) -> Wish:
         "isolation_min": [None, "container", "tee"],
         "driver_min": [None, (550,), (580, 65)],
         "cpus_min": [None, 16, 32],
-        "ask_max": [None, 100_000, 250_000],
+        "ask_max": [None, 100_000, 210_000],
         "total_max": [None, 150_000, 600_000],
         "end_by_ms": [None, START + HOUR],
         "reliability_ppm_min": [None, 950_000, 990_000],
@@ -80,7 +87,7 @@ def impossible(dice: random.Random, offers: list[tuple[Offer, Known]]) -> Wish:
         span = dice.choice([HOUR // 2, HOUR, 4 * HOUR, 12 * HOUR])
         drawn: dict[str, Any] = {name: dice.choice(values) for name, values in terms.items()}
         # Jobs that want less are more like those that people have.
-        for name in dice.sample(sorted(terms), 6):
+        for name in dice.sample(sorted(terms), 6) if not only else {*terms} - {*only}:
             drawn[name] = terms[name][0]
         wish = Wish(money="USD", during=(START, Millis(START + span)), **drawn)
         if all(misfit(offer, wish, known) for offer, known in offers):
@@ -123,28 +130,38 @@ def everything(offers: list[tuple[Offer, Known]], wish: Wish) -> dict[str, list[
 
 def lengths(adverts: list[Any], wish: Wish) -> list[int]:
     """Every length at which something changes."""
-    asks = [ask.micro_per_gpu_hour for advert in adverts for ask in advert.tiers]
-    found = [HOUR, 2 * HOUR, 8 * HOUR]
+    found = [HOUR, 2 * HOUR, 8 * HOUR, 3 * HOUR + 7 - ROOM_MS]
     if wish.end_by_ms is not None:
-        found.append(wish.end_by_ms - START)
+        found.append(wish.end_by_ms - START - ROOM_MS)
     if wish.total_max is not None:
-        found += [wish.total_max * HOUR // (ask * n) for ask in asks for n in range(1, 9)]
+        found += [wish.total_max * HOUR // (ask * n) for ask, n in prices(adverts)]
     return sorted(dict.fromkeys(found))
 
 
+def prices(adverts: list[Any]) -> set[tuple[int, int]]:
+    """(price of each, GPUs), with what owners add for so many."""
+    return {
+        (price, gpus)
+        for advert in adverts
+        for tier in TIERS
+        for gpus in range(1, 9)
+        if (price := price_for(advert, tier, gpus)) is not None
+    }
+
+
 def numbers(adverts: list[Any], wish: Wish) -> dict[str, list[Any]]:
-    asks = sorted({ask.micro_per_gpu_hour for advert in adverts for ask in advert.tiers})
+    asks = prices(adverts)
     spans = [*lengths(adverts, wish), wish.during[1] - START if wish.during else 0]
     drivers = [driver_of(advert) for advert in adverts]
     return {
         "vram": sorted(set(MODELS.values())),
         "driver": sorted({each for each in drivers if each is not None}),
         "cpus": [4, 16],
-        "price": asks,
-        "total": sorted(
-            {-(-span * n * ask // HOUR) for span in spans for n in range(1, 9) for ask in asks}
+        "price": sorted({ask for ask, _ in asks}),
+        "total": sorted({-(-span * n * ask // HOUR) for span in spans for ask, n in asks}),
+        "deadline": sorted(
+            {-(-(START + span + ROOM_MS) // MINUTE_MS) * MINUTE_MS for span in spans}
         ),
-        "deadline": [START + span for span in spans],
         "reliability": [900_000, 970_000],
     }
 
@@ -172,6 +189,8 @@ def tried(
         if best is not None and cost > best:
             return
         changes: dict[str, Any] = {field: value for field, value, _ in fields}
+        if "during" in changes:
+            changes["slack_ms"] = ROOM_MS
         if matches := count(offers, replace(wish, **changes)):
             best = cost
             yield cost, matches
@@ -194,7 +213,19 @@ def test_the_smallest_change_is_what_trying_everything_finds(seed: int) -> None:
     """Shows 3: 40 random impossible jobs over 100 offers."""
     dice = random.Random(seed)
     offers = market(dice)
-    wish = impossible(dice, offers)
+    check_by_trying(offers, impossible(dice, offers))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_a_job_costs_is_told_with_what_owners_add_for_its_size(seed: int) -> None:
+    dice = random.Random(f"pieces {seed}")
+    offers = market(dice, dice.choice([3, 10, 30]))
+    only = ("gpus", "ask_max", "total_max", "end_by_ms", "vram_min")
+    check_by_trying(offers, impossible(dice, offers, only))
+
+
+def check_by_trying(offers: list[tuple[Offer, Known]], wish: Wish) -> None:
+    """The changes for this wish are those that trying everything finds."""
     changes = found_by_rule(offers, wish)
     every = {name: ways for name, ways in everything(offers, wish).items() if ways}
     singles = {
@@ -253,3 +284,50 @@ def test_each_single_change_is_told_the_nearest_first_with_how_many_fit_then() -
     wish = Wish(money="USD", ask_max=Micros(200_000), vram_min=81_559)  # type: ignore[arg-type]
     assert names(smallest_changes(offers, wish)) == [("price", 210_000, 2), ("vram", 49_140, 1)]
     assert not search(offers, wish).fits
+
+
+def test_fewer_gpus_help_where_what_the_owner_adds_for_more_is_too_dear() -> None:
+    """And not where fewer of them cost more each."""
+    offers = [make_offer(1, 200_000, units=4, free=4, surcharges=LARGE_PIECES)]
+    wish = Wish(money="USD", gpus=2, ask_max=Micros(220_000))
+    assert names(smallest_changes(offers, wish)) == [("price", 250_000, 1), ("gpus", 1, 1)]
+    odd = [make_offer(1, 200_000, units=4, free=2, surcharges=ODD_PIECES)]
+    wish = Wish(money="USD", gpus=4, ask_max=Micros(220_000))
+    (change,) = smallest_changes(odd, wish)
+    assert [(step.name, step.value) for step in change.steps] == [("gpus", 2), ("price", 300_000)]
+    assert not misfit(odd[0], change.steps[-1].wish)
+
+
+def later(wish: Wish, by: int) -> Wish:
+    """The same wish, typed so much later."""
+    assert wish.during is not None
+    start, end = wish.during
+    return replace(wish, during=(Millis(start + by), Millis(end + by)), slack_ms=0)
+
+
+ABOUT_TIME = ("end_by_ms", "total_max", "gpus")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_told_still_matches_when_it_has_been_typed(seed: int) -> None:
+    dice = random.Random(seed)
+    offers = market(dice, dice.choice([2, 5, 100]))
+    for change in found_by_rule(offers, impossible(dice, offers, ABOUT_TIME)):
+        names = {step.name for step in change.steps}
+        # A change in time is what the clock takes back; the others hold by themselves.
+        if names & {"time", "deadline"}:
+            assert count(offers, later(change.steps[-1].wish, ROOM_MS)) > 0
+        for step in change.steps:
+            if step.name == "deadline":
+                assert step.value % MINUTE_MS == 0
+
+
+def test_the_jobs_of_that_test_are_told_other_times_too() -> None:
+    told: list[str] = []
+    for seed in range(40):
+        dice = random.Random(seed)
+        offers = market(dice, dice.choice([2, 5, 100]))
+        changes = found_by_rule(offers, impossible(dice, offers, ABOUT_TIME))
+        told += [step.name for change in changes for step in change.steps]
+    assert told.count("deadline") >= 3
+    assert told.count("time") >= 3

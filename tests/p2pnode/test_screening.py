@@ -2,7 +2,8 @@
 
 import pytest
 
-from p2pnode.screening import Guest, Rule, check_rule, repository, why_not
+from p2pnode.image_names import repository
+from p2pnode.screening import Guest, Rule, check_rule, why_not
 from protocol.errors import LocalFault
 
 DIGEST = "sha256:" + "a" * 64
@@ -21,9 +22,20 @@ KEY, OTHER_KEY = "7f" * 32, "80" * 32
         ("localhost/app", "localhost/app"),
         ("registry.example:5000/app:1", "registry.example:5000/app"),
         ("docker.io/library/nginx", "docker.io/library/nginx"),
+        ("docker.io/nginx", "docker.io/library/nginx"),
+        (f"docker.io/nginx:1@{DIGEST}", "docker.io/library/nginx"),
+        ("index.docker.io/library/nginx:1", "docker.io/library/nginx"),
+        ("index.docker.io/nginx", "docker.io/library/nginx"),
+        ("registry-1.docker.io/me/app", "docker.io/me/app"),
+        ("Docker.io:443/me/app", "docker.io/me/app"),
+        ("docker.io/*", "docker.io/*"),
+        ("docker.io/ng*", "docker.io/library/ng*"),
+        ("*/nginx", "*/nginx"),
+        ("registry.example:443/app", "registry.example:443/app"),
+        (DIGEST, None),
     ],
 )
-def test_one_repository_has_one_name(image: str, expected: str) -> None:
+def test_one_repository_has_one_name(image: str, expected: str | None) -> None:
     assert repository(image) == expected
 
 
@@ -36,6 +48,10 @@ def test_one_repository_has_one_name(image: str, expected: str) -> None:
         (("deny image " + DIGEST,), Guest(image=OTHER), None),
         (("deny image docker.io/*",), Guest(image=f"nginx@{DIGEST}"), "denies images docker.io/*"),
         (("deny image nginx",), Guest(image=f"nginx:9@{DIGEST}"), "denies images docker.io/lib"),
+        (("deny image nginx",), Guest(image="nginx"), "denies images docker.io/library/nginx"),
+        (("deny image nginx@" + DIGEST,), Guest(image=DIGEST), "denies images sha256:aa"),
+        (("deny image nginx@" + DIGEST,), Guest(image=f"nginx@{OTHER}"), None),
+        (("allow image nginx",), Guest(image=f"docker.io/nginx@{DIGEST}"), None),
         (("allow image ghcr.io/me/*",), Guest(image=f"ghcr.io/me/a@{DIGEST}"), None),
         (("allow image ghcr.io/me/*",), Guest(image=f"ghcr.io/you/a@{DIGEST}"), "allows image gh"),
         (("allow image ghcr.io/me/*",), Guest(image=DIGEST), "allows image ghcr.io/me/* only"),
@@ -69,6 +85,27 @@ def test_each_rule_lets_in_and_keeps_out(
     assert (said is None) if why is None else said is not None and why in said
 
 
+@pytest.mark.parametrize(
+    "name", ["nginx", "docker.io/nginx", "docker.io/library/nginx", "index.docker.io/library/nginx"]
+)
+@pytest.mark.parametrize("tag", ["", ":1.27"])
+def test_one_image_is_denied_by_each_of_its_names(name: str, tag: str) -> None:
+    rule = check_rule(Rule("deny", "image", name + tag))
+    kept = Rule("deny", "image", name)  # as it was kept before
+    for other in ("nginx", "docker.io/nginx:2", "index.docker.io/library/nginx", "docker.io/nginx"):
+        for each in (rule, kept):
+            assert why_not([each], Guest(image=f"{other}@{DIGEST}")) is not None
+    assert why_not([rule], Guest(image=f"ghcr.io/library/nginx@{DIGEST}")) is None
+
+
+def test_a_tag_is_not_allowed_since_it_may_be_moved() -> None:
+    with pytest.raises(LocalFault, match="tomorrow"):
+        check_rule(Rule("allow", "image", "nginx:1.27"))
+    assert check_rule(Rule("allow", "image", "localhost:5000/nginx")).pattern == (
+        "localhost:5000/nginx"
+    )
+
+
 def test_only_the_kinds_that_are_asked_for_are_judged() -> None:
     rules = [Rule("allow", "image", DIGEST), Rule("deny", "region", "FR")]
     assert why_not(rules, Guest(region="DE"), ("region",)) is None
@@ -80,7 +117,8 @@ def test_only_the_kinds_that_are_asked_for_are_judged() -> None:
     [
         ("image", ""),
         ("image", "Ghcr.io/me"),
-        ("image", f"nginx@{DIGEST}"),
+        ("image", f"nginx@{DIGEST[:-1]}"),
+        ("image", f"@{DIGEST}"),
         ("image", "a\x1b"),
         ("renter", KEY[:-1]),
         ("region", "de"),

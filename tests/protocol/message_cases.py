@@ -5,7 +5,7 @@ from typing import Any
 
 from nacl.signing import SigningKey
 
-from protocol.advert import Host, Surcharge, TierAsk
+from protocol.advert import Host, Surcharge, TierAsk, WorkloadPolicy
 from protocol.codec import Wire, encode
 from protocol.genesis import Genesis, net_of
 from protocol.lease import UnitTurn
@@ -129,6 +129,11 @@ def advert_rules() -> list[Case]:
         c("rising surcharges", None, surcharges=steps(1, 2)),
         c("two surcharges for one size", "advert.surcharges", surcharges=steps(2, 2)),
         c("falling surcharges", "advert.surcharges", surcharges=steps(2, 1)),
+        c("renters of one region", None, policy=WorkloadPolicy(regions=("DE",))),
+        c("a list of images", None, policy=WorkloadPolicy(only=("images", "renters"))),
+        c("a policy about nothing", "advert.policy", policy=WorkloadPolicy()),
+        c("a region twice", "advert.policy", policy=WorkloadPolicy(not_regions=("DE", "DE"))),
+        c("lists out of order", "advert.policy", policy=WorkloadPolicy(only=("renters", "images"))),
         c("as many devices as units", None, devices=(bytes(8), bytes(7) + b"\1")),
         c("more devices than units", "advert.devices", units=1,
             devices=(bytes(8), bytes(7) + b"\1")),
@@ -169,7 +174,13 @@ def advert_shapes() -> list[Case]:
         "region": ("I", "IND", "in", "I1", "IN\n"),
         "addresses": (("/",), ("ip4",), ("/" + "a" * 128,), ("/ip 4",), ("/a",) * 9),
         "open_until_ms": (0,),
-        "policy": (bytes(31),),
+        "policy": (
+            bytes(31),
+            WorkloadPolicy(regions=()),
+            WorkloadPolicy(regions=("de",)),
+            WorkloadPolicy(not_regions=tuple(f"{a}{b}" for a in "ABC" for b in "ABCDEF")[:17]),
+            WorkloadPolicy(only=("gpus",)),  # type: ignore[arg-type]
+        ),
         "calendar": (bytes(35), bytes(37)),
         "coordinate": (bytes(33),),
         "images": (bytes(63),),
