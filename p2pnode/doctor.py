@@ -19,7 +19,7 @@ from ledger.file_guard import open_file_guard
 from ledger.ledger import open_ledger
 from p2pnode.clock import SystemClock
 from p2pnode.config import Config, load_config
-from p2pnode.execution.nvml_probe import NvmlProbe
+from p2pnode.execution.nvml_probe import NO_DRIVER, NvmlProbe, cure_of
 from p2pnode.home import Home, check_socket, locked, make_folders
 from p2pnode.identity import load_identity
 from p2pnode.membership import bootstrap_in, genesis_of
@@ -31,7 +31,6 @@ from protocol.units import PublicKey
 
 DISK_FREE_MIN: Final = 1_073_741_824
 """A ledger and a few logs fit; jobs say what they need themselves."""
-_DRIVER: Final = "nvidia-smi must show every GPU: install NVIDIA's driver, or reset the GPU"
 PINNED: Final = {"libp2p": "0.8.1"}
 
 State = Literal["ok", "warn", "fail", "skip"]
@@ -214,14 +213,21 @@ def _gpu_finding(config: Config) -> Finding:
     # Who it is told for does not matter here: the feed only salts the names of units.
     probe = NvmlProbe(PublicKey(bytes(32)))
     try:
-        fit = trio.run(probe.read)
+        found = trio.run(probe.read)
     except Unavailable as error:
-        return Finding(name="gpu", state="fail", text=str(error), cure=_DRIVER)
-    text = ", ".join(f"{gpu.model} {gpu.vram} MiB" for gpu in fit) or "none to offer"
-    if probe.problems:
-        text = f"{text}; not offered: {'; '.join(probe.problems)}"
-    state: State = "fail" if not fit else "warn" if probe.problems else "ok"
-    return Finding(name="gpu", state=state, text=text, cure="" if state == "ok" else _DRIVER)
+        return Finding(name="gpu", state="fail", text=str(error), cure=cure_of(str(error)))
+    # A node that runs may have a job there; it knows which memory is the job's.
+    text = ", ".join(f"{gpu.model} {gpu.beside or gpu.vram} MiB" for gpu in found)
+    if probe.problems == (NO_DRIVER,):
+        return Finding(name="gpu", state="skip", text="no NVIDIA GPU is here")
+    if not probe.problems:
+        return Finding(name="gpu", state="ok", text=text or "none to offer")
+    return Finding(
+        name="gpu",
+        state="warn" if found else "fail",
+        text=f"{text or 'none to offer'}; unhealthy, not offered: {'; '.join(probe.problems)}",
+        cure="; ".join(dict.fromkeys(map(cure_of, probe.problems))),
+    )
 
 
 def _price(home: Home) -> Finding:

@@ -14,7 +14,10 @@ class Gpu:
     """16 bytes that name it in adverts, bids and leases for as long as the owner has it."""
     model: str
     vram: Mebibytes
+    """Free for a job: less than the card has where others use much of it."""
     source: Literal["nvml", "simulated"]
+    beside: Mebibytes | None = None
+    """The same if what may be jobs of ours were gone; None where the driver does not tell."""
     driver: str = ""
     """Version of the driver; empty where none is known."""
     compute: tuple[int, int] | None = None

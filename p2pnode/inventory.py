@@ -3,14 +3,24 @@
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
+
+import trio
 
 from p2pnode.execution.gpu import GpuProbe
+from p2pnode.execution.nvml_probe import FULL, NO_DRIVER
 from p2pnode.gpus import Gpu
 from p2pnode.lookout import Lookout
 from p2pnode.matching.provider import Provider, shelves_of
 from protocol.errors import Unavailable
+from protocol.units import Mebibytes
 
 log = logging.getLogger(__name__)
+
+LEAP_MIB: Final = 1_024
+LASTED_S: Final = 60
+"""Memory that comes free in less than leaps is news only after so long: each change is an advert
+to everybody."""
 
 
 class Inventory:
@@ -32,6 +42,8 @@ class Inventory:
         self._declare = declare
         self._is_let = is_let
         self._known: dict[bytes, Gpu] = {}
+        self._more: dict[bytes, tuple[float, Mebibytes]] = {}
+        """Since when a GPU has had a little more than is shown, and the least of it since then."""
         self._fit: tuple[Gpu, ...] | None = None
         self.problems: tuple[str, ...] = ()
         """Why GPUs that may be there are not offered, one sentence each."""
@@ -43,14 +55,18 @@ class Inventory:
     async def look(self) -> None:
         """Offer what is fit now. Raises LocalFault if what is new cannot be written down."""
         try:
-            found, problems = await self._probe.read(), self._probe.problems
+            found = await self._probe.read()
+            # A host without any GPU has none that is broken.
+            problems = tuple(each for each in self._probe.problems if each != NO_DRIVER)
         except Unavailable as error:
             # A job that starts on a GPU whose driver does not answer would fail.
             found, problems = (), (str(error),)
+        settled = [self._settled(gpu) for gpu in found]
+        problems += tuple(f"{gpu.device}: {FULL}" for gpu in settled if not gpu.vram)
         for problem in set(problems) - set(self.problems):
             log.warning("GPU not offered", extra={"why": problem})
         self.problems = problems
-        fit = tuple(self._settled(gpu) for gpu in found)
+        fit = tuple(gpu for gpu in settled if gpu.vram)
         if fit == self._fit:
             return
         if any(gpu.unit not in self._known for gpu in fit):
@@ -62,8 +78,26 @@ class Inventory:
         self._lookout.stock(shelves)
 
     def _settled(self, gpu: Gpu) -> Gpu:
-        """The GPU with the memory that others leave, which is not seen while a job of ours runs."""
-        before = self._known.get(gpu.unit)
-        if before is None or not self._is_let(gpu.unit):
-            return gpu
-        return replace(gpu, vram=before.vram)
+        """The GPU with the memory that others than our jobs leave, without every up and down."""
+        before, left = self._known.get(gpu.unit), gpu.vram
+        if self._is_let(gpu.unit):
+            if gpu.beside is not None:
+                left = gpu.beside
+            elif before is not None:
+                left = before.vram
+        if before is not None:
+            left = self._steady(gpu.unit, before.vram, left)
+        return replace(gpu, vram=left, beside=None)
+
+    def _steady(self, unit: bytes, shown: Mebibytes, left: Mebibytes) -> Mebibytes:
+        """Less counts at once, and so does much more; a little more once it has lasted."""
+        if not shown < left < shown + LEAP_MIB:
+            self._more.pop(unit, None)
+            return left
+        since_s, least = self._more.get(unit, (trio.current_time(), left))
+        least = min(least, left)
+        if trio.current_time() - since_s < LASTED_S:
+            self._more[unit] = (since_s, least)
+            return shown
+        del self._more[unit]
+        return least

@@ -153,7 +153,14 @@ class Party:
             gpu=gpu,
         )
 
-    def revive(self, old: Node, *, store: Store | None = None, guard: Guard | None = None) -> Node:
+    def revive(
+        self,
+        old: Node,
+        *,
+        store: Store | None = None,
+        guard: Guard | None = None,
+        wrap: Callable[[Ports, Identity], Ports] = lambda ports, _identity: ports,
+    ) -> Node:
         """The next life of a node that has ended, from what is left of its disk."""
         assert isinstance(old.ports.engine, FakeEngine)
         kept = Kept(
@@ -173,6 +180,7 @@ class Party:
             materials=old.ports.materials,
             baggage=old.ports.baggage,
             engine=old.ports.engine,
+            wrap=wrap,
         )
 
     def _node(

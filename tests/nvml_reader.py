@@ -30,6 +30,7 @@ async def read(probe: NvmlProbe) -> dict[str, object]:
                 "model": gpu.model,
                 "vram": gpu.vram,
                 "source": gpu.source,
+                "beside": gpu.beside,
                 "driver": gpu.driver,
                 "compute": gpu.compute,
                 "device": gpu.device,

@@ -10,6 +10,7 @@ from typing import Final
 import pynvml
 import trio
 
+from p2pnode.execution.whose import is_ours
 from p2pnode.gpus import Gpu, GpuUse
 from protocol.errors import Unavailable
 from protocol.signing import digest
@@ -22,6 +23,20 @@ FOREIGN_MIB: Final = 512
 """Memory that others may use of a GPU before its offer shrinks: a desktop, monitoring."""
 STEP_MIB: Final = 256
 """What others leave is rounded down to this, so that their ups and downs are no news."""
+
+NO_DRIVER: Final = "no NVIDIA driver"
+FULL: Final = "other programs use all its memory"
+_CURES: Final = (
+    (NO_DRIVER, "install NVIDIA's driver: nvidia-smi must show every GPU"),
+    ("NVML", "load NVIDIA's driver again, or reboot: nvidia-smi must show every GPU"),
+    (FULL, "nvidia-smi names them: stop them, or leave this GPU to them"),
+    ("MIG", "nvidia-smi -mig 0"),
+    ("could not correct", "nvidia-smi -r; replace the GPU if they come again"),
+    ("it reports no", "a driver that knows this GPU: nvidia-smi must show its name and memory"),
+    ("cannot be shown", "a driver that knows this GPU: nvidia-smi must show its name and memory"),
+    ("", "nvidia-smi -r, or reboot; if it is lost again look at its power and its slot"),
+)
+"""Parts of what is told of a GPU, and what helps; the first that is found counts."""
 
 PCI_DEVICES: Final = Path("/sys/bus/pci/devices")
 _NVIDIA: Final = "0x10de"
@@ -159,8 +174,8 @@ def _read(feed: PublicKey, pci: Path) -> _Reading:
 
 def _no_driver(pci: Path) -> str:
     if any(_is_nvidia_gpu(device) for device in sorted(pci.glob("*"))):
-        return "no NVIDIA driver, though an NVIDIA GPU is on the PCI bus"
-    return "no NVIDIA driver"
+        return f"{NO_DRIVER}, though an NVIDIA GPU is on the PCI bus"
+    return NO_DRIVER
 
 
 def _is_nvidia_gpu(device: Path) -> bool:
@@ -190,11 +205,13 @@ def _read_gpu(feed: PublicKey, index: int) -> tuple[str, Gpu]:
     if not uuid:
         raise _Unfit("it reports no UUID")
     _check_health(device)
+    usable, beside = _usable_memory(device)
     return uuid, Gpu(
         unit=unit_of(feed, uuid),
         model=_model(device),
-        vram=_usable_memory(device),
+        vram=usable,
         source="nvml",
+        beside=beside,
         driver=_driver(),
         compute=_compute(device),
         device=uuid,
@@ -249,18 +266,32 @@ def _compute(device: object) -> tuple[int, int] | None:
     return int(major), int(minor)
 
 
-def _usable_memory(device: object) -> Mebibytes:
+def _usable_memory(device: object) -> tuple[Mebibytes, Mebibytes | None]:
+    """What all that runs leaves, and what others than jobs of ours leave. Raises _Unfit."""
     try:
         memory = pynvml.nvmlDeviceGetMemoryInfo(device, version=pynvml.nvmlMemory_v2)
     except pynvml.NVMLError_FunctionNotFound:
         # Older drivers, which count what the driver itself reserves as used.
         memory = pynvml.nvmlDeviceGetMemoryInfo(device)
-    total, used, free = (int(n) for n in (memory.total, memory.used, memory.free))
-    if total < 2**20:
+    total, used, free = (int(n) // 2**20 for n in (memory.total, memory.used, memory.free))
+    if not total:
         raise _Unfit("it reports no memory")
-    if used <= FOREIGN_MIB * 2**20:
-        return Mebibytes(total // 2**20)
-    left = min(free, total) // 2**20 // STEP_MIB * STEP_MIB
-    if not left:
-        raise _Unfit("other programs use all its memory")
-    return Mebibytes(left)
+    processes = _memory(device)
+    usable, beside = _left(total, used, free), None
+    if processes is not None:
+        ours = min(used, sum(mib for pid, mib in processes if is_ours(pid)))
+        beside = _left(total, used - ours, free + ours)
+    if not usable and beside == 0:
+        raise _Unfit(FULL)
+    return usable, beside
+
+
+def _left(total: int, used: int, free: int) -> Mebibytes:
+    if used <= FOREIGN_MIB:
+        return Mebibytes(total)
+    return Mebibytes(min(free, total) // STEP_MIB * STEP_MIB)
+
+
+def cure_of(problem: str) -> str:
+    """What its owner can do about it."""
+    return next(cure for part, cure in _CURES if part in problem)

@@ -29,6 +29,8 @@ class Driver:
 
     vram: list[int] = field(default_factory=lambda: [WHOLE, WHOLE])
     """What others leave of each; 0 for one that is lost."""
+    beside: dict[int, int] = field(default_factory=dict)
+    """What others than our jobs leave of some, of which all together may leave nothing."""
     is_hung: bool = False
     problems: tuple[str, ...] = ()
 
@@ -36,20 +38,23 @@ class Driver:
         await trio.lowlevel.checkpoint()
         if self.is_hung:
             raise Unavailable("NVML gave no answer within 10 seconds")
-        self.problems = tuple(
-            f"GPU {index}: GPU is lost" for index, vram in enumerate(self.vram) if not vram
-        )
+        self.problems = tuple(f"GPU {index}: GPU is lost" for index, vram in self._lost())
         return tuple(
             Gpu(
                 unit=digest("nvml-unit", bytes([index]))[:16],
                 model="RTX 4090",
                 vram=Mebibytes(vram),
                 source="nvml",
+                beside=Mebibytes(self.beside[index]) if index in self.beside else None,
                 device=f"GPU-{index}",
             )
             for index, vram in enumerate(self.vram)
-            if vram
+            if (index, vram) not in self._lost()
         )
+
+    def _lost(self) -> list[tuple[int, int]]:
+        gpus = enumerate(self.vram)
+        return [(index, vram) for index, vram in gpus if not vram and index not in self.beside]
 
     async def use(self) -> tuple[GpuUse, ...]:
         await trio.lowlevel.checkpoint()
@@ -116,6 +121,59 @@ async def test_what_a_job_of_ours_uses_does_not_shrink_the_offer(
     assert offered(renter) == [(WHOLE, 1, 0)]
     driver.vram = [WHOLE]
     assert (await ended(renter, job.id)).state == "done"
+
+
+async def test_b11_a_job_of_ours_that_fills_its_gpu_hides_neither_it_nor_others_growth(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    renter, driver = await party.add(ask=None), Driver(vram=[WHOLE])
+    owner = await owner_with(party, driver, lasts_ms=60_000)
+    await trio.sleep(3)
+    limits = make_limits(time_ms=600_000)
+    job = renter.node.jobs.submit(make_submission(renter.node, limits=limits))
+    await trio.sleep(5)
+    driver.vram, driver.beside = [0], {0: WHOLE}
+    await trio.sleep(10)
+    assert (offered(renter), alerts_of(owner.node)) == ([(WHOLE, 1, 0)], ())
+    # Also where nothing is remembered of before.
+    await stop(owner)
+    again = party.revive(owner.node, wrap=lambda ports, _identity: replace(ports, probe=driver))
+    owner = await party.start(again)
+    await trio.sleep(10)
+    assert (offered(renter), alerts_of(owner.node)) == ([(WHOLE, 1, 0)], ())
+    driver.beside = {0: 9_728}
+    await trio.sleep(5)
+    assert offered(renter) == [(9_728, 1, 0)]
+    assert (await ended(renter, job.id)).state == "done"
+    await trio.sleep(30)
+    # No lease is there now: what holds the memory is not ours, whatever it may look like.
+    assert offered(renter) == []
+    assert alerts_of(owner.node) == ("GPU_UNHEALTHY: GPU-0: other programs use all its memory",)
+    driver.vram, driver.beside = [9_728], {}
+    await trio.sleep(5)
+    assert (offered(renter), alerts_of(owner.node)) == ([(9_728, 1, 1)], ())
+
+
+async def test_b11_small_ups_and_downs_of_others_are_no_news(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    renter, driver = await party.add(ask=None), Driver(vram=[WHOLE])
+    owner = await owner_with(party, driver)
+    await trio.sleep(3)
+    shown, before = [], owner.node.provider._seq
+    for minute in range(100):
+        for left in (9_728, 9_472, 10_240):
+            driver.vram = [left]
+            await trio.sleep(2)
+            shown += [vram for vram, _, _ in offered(renter)] if minute else []
+    assert set(shown) == {9_472}
+    beats = 600 / (owner.node.provider.posting.heartbeat_s / 2)
+    assert owner.node.provider._seq - before <= beats + 4
+    driver.vram = [9_728]
+    await trio.sleep(50)
+    assert offered(renter) == [(9_472, 1, 1)]
+    await trio.sleep(20)
+    assert offered(renter) == [(9_728, 1, 1)]
 
 
 async def test_b13_a_lost_gpu_leaves_the_offer_alone_and_the_owner_is_told(

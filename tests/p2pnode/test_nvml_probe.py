@@ -1,6 +1,7 @@
 """The real pynvml over tests/fake_nvml.c. Letters and numbers are cases of public complaints."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ from tests.fake_driver import build_fake_nvml
 READER = Path(__file__).parent.parent / "nvml_reader.py"
 FEED = PublicKey(bytes(range(32)))
 Step = dict[str, Any]
+NOBODY = 2**22 + 1
+"""More than any process has for its number."""
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +74,7 @@ def test_a_gpu_is_told_by_the_library_alone(tmp_path: Path, library: Path) -> No
         "model": "NVIDIA H200",
         "vram": 143_771,
         "source": "nvml",
+        "beside": 143_771,
         "driver": "570.86.15",
         "compute": [8, 9],
         "device": "GPU-1",
@@ -132,6 +136,67 @@ def test_what_others_use_of_the_memory_is_not_offered(tmp_path: Path, library: P
     offered = [[one["vram"] for one in answer["gpus"]] for answer in said]
     assert offered == [[24_564], [24_564], [23_808], [9_728], []]
     assert said[4]["problems"] == ["GPU 0: other programs use all its memory"]
+
+
+def test_b11_what_a_job_of_ours_may_hold_is_told_apart(
+    tmp_path: Path, library: Path, old_library: Path
+) -> None:
+    # Init is none of ours; a process that is seen by the driver and not by us may be.
+    states = [
+        gpu(used=20_000, pid=1, held=15_000),
+        gpu(used=20_000, pid=NOBODY, held=15_000),
+        gpu(used=24_564, pid=NOBODY, held=24_300),
+        gpu(used=24_564, pid=NOBODY, held=-1),
+        gpu(used=24_564, pid=1, held=24_300),
+    ]
+    said = probe(tmp_path, library, *states)
+    left = [[(one["vram"], one["beside"]) for one in answer["gpus"]] for answer in said]
+    assert left == [[(4_352, 4_352)], [(4_352, 19_456)], [(0, 24_564)], [(0, None)], []]
+    (old,) = probe(tmp_path, old_library, states[1])
+    assert [(one["vram"], one["beside"]) for one in old["gpus"]] == [(4_352, None)]
+
+
+def test_b13_doctor_explains_each_gpu_that_is_not_offered_and_how_to_mend_it(
+    tmp_path: Path, library: Path
+) -> None:
+    cures = {
+        gpu(1, name="-"): "a driver that knows this GPU",
+        gpu(1, total=0): "a driver that knows this GPU",
+        gpu(1, mig=1): "nvidia-smi -mig 0",
+        gpu(1, ecc=2): "nvidia-smi -r",
+        gpu(1, handle=15): "reboot",
+        gpu(1, used=24_564): "stop them",
+    }
+    for state, cure in cures.items():
+        found = diagnosed(tmp_path, library, state + gpu(2))
+        assert found["state"] == "warn"
+        assert found["text"].startswith("NVIDIA L4 24564 MiB; unhealthy, not offered: GPU 0: ")
+        assert cure in found["try"]
+    assert diagnosed(tmp_path, library, gpu(2))["state"] == "ok"
+    assert diagnosed(tmp_path, library, gpu(1, total=0))["state"] == "fail"
+    assert "load NVIDIA's driver again" in diagnosed(tmp_path, library, "init 18\n")["try"]
+    hung = diagnosed(tmp_path, library, "init 9\n")
+    assert (hung["state"], "load NVIDIA's driver again" in hung["try"]) == ("fail", True)
+
+
+def diagnosed(tmp_path: Path, library: Path | None, state: str) -> dict[str, str]:
+    """What `p2pnode doctor` finds of the GPUs."""
+    (tmp_path / "state").write_text(state)
+    environment = os.environ | {
+        "LD_LIBRARY_PATH": str(library or ""),
+        "FAKE_NVML": str(tmp_path / "state"),
+        "P2PNODE_HOME": str(tmp_path / "home"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "p2pnode", "doctor", "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+        env=environment,
+    )
+    (found,) = (each for each in json.loads(done.stdout)["items"] if each["check"] == "gpu")
+    return dict(found)
 
 
 def test_what_the_driver_reserves_is_not_used_by_others(tmp_path: Path, library: Path) -> None:
