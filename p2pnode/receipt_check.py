@@ -177,6 +177,8 @@ def _claims(outcome: Outcome) -> Iterator[StatementDocument]:
         how += f" {outcome.exit_code}"
     if outcome.signal is not UNSET:
         how += f" {outcome.signal}"
+    if outcome.detail is not UNSET:
+        how += f" ({outcome.detail})"
     texts = [f"the job ended by {how} at {instant_words(outcome.ended_ms)}"]
     if outcome.output is not UNSET:
         texts.append(
@@ -207,6 +209,7 @@ def outcome_document(outcome: Outcome) -> OutcomeDocument:
         engine=outcome.engine,
         isolation=outcome.isolation,
         enforced=outcome.enforced,
+        detail="" if outcome.detail is UNSET else outcome.detail,
         vram_peak_mib=None if outcome.vram_peak_mib is UNSET else outcome.vram_peak_mib,
         gpu=outcome.gpu,
     )

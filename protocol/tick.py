@@ -85,6 +85,8 @@ class Outcome(Wire, frozen=True, kw_only=True):
     isolation: Isolation
     enforced: Annotated[str, Meta(max_length=500)]
     """What the engine enforced, in words."""
+    detail: Annotated[str, Meta(min_length=1, max_length=200)] | UnsetType = UNSET
+    """Why it ended so, in words."""
     vram_peak_mib: MibCount | UnsetType = UNSET
     """The most that the owner has seen the job hold of one GPU's memory, where it can see that."""
     gpu: Literal["nvml", "simulated"]

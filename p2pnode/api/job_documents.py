@@ -21,6 +21,8 @@ class OutcomeDocument(Struct, frozen=True, kw_only=True):
     engine: str
     isolation: str
     enforced: str
+    detail: str
+    """Why it ended so, in its owner's words."""
     vram_peak_mib: int | None
     """The most that was seen in use on one of its GPUs; null where that is not measured."""
     gpu: Literal["nvml", "simulated"]

@@ -73,6 +73,8 @@ def show(name: str, home: Path | None, as_json: bool) -> None:
     if document["outcome"]:
         say(f"{'outcome':<10} {summary(document, None)}")
         say(f"{'enforced':<10} {document['outcome']['enforced']}")
+        if document["outcome"]["detail"]:
+            say(f"{'detail':<10} {document['outcome']['detail']}")
 
 
 def vram_text(vram: dict[str, Any]) -> str:
@@ -202,4 +204,8 @@ def _print_receipt(document: dict[str, Any]) -> None:
     settled = "both halves agree" if document["is_settled"] else "a half is missing"
     say(f"account   {settled}")
     say(f"outcome   {outcome['cause']} {outcome['exit_code']}   claimed by the owner")
+    if outcome["detail"]:
+        say(f"          {outcome['detail']}")
+    if outcome["vram_peak_mib"] is not None:
+        say(f"vram      {outcome['vram_peak_mib']} MiB of one GPU seen in use at the most")
     say(f"ran under {outcome['enforced']}; GPU {outcome['gpu']}")

@@ -61,7 +61,7 @@ def vanished(started: Millis, now: Millis) -> Ending:
     """The ending of a run whose container somebody else removed."""
     return Ending(
         cause="engine",
-        detail="the container was removed by somebody else",
+        detail="the container vanished: somebody else removed it",
         started_ms=started,
         ended_ms=now,
     )

@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from ledger.fold import Lease
 from p2pnode.execution import course
-from p2pnode.execution.engine import Ending, Notice, RunId
+from p2pnode.execution.engine import Cause, Ending, Notice, RunId
 from p2pnode.execution.meter import Meter
 from p2pnode.execution.remedies import let_off
 from p2pnode.execution.saves import Saves
@@ -306,12 +306,12 @@ class Worker:
     async def _report(self, job: Job, ending: Ending) -> None:
         """Pack the output and sign how the job ended; durable on return."""
         shop = self._shop
-        output, detail = None, ""
+        output, detail = None, ending.detail
         try:
             if ending.cause not in {"preempted", "renewed"}:
                 output = await shop.materials.collect(self.run_id, job.limits)
         except PeerFault as fault:
-            detail = f"; output refused: {fault.rule}"
+            detail = f"output refused: {fault.rule} {detail}"
         outcome = Outcome(
             lease=self.lease.id,
             cause=ending.cause,
@@ -322,7 +322,8 @@ class Worker:
             output=UNSET if output is None else output,
             engine=shop.engine.description.partition(":")[0],
             isolation=shop.engine.isolation,
-            enforced=f"{shop.engine.description}{detail}"[:500],
+            enforced=shop.engine.description[:500],
+            detail=detail.strip()[:200] or UNSET,
             vram_peak_mib=self.meter.vram_peak,
             gpu="simulated" if shop.is_simulated() else "nvml",
         )
@@ -360,14 +361,9 @@ class Worker:
             return True
         return False
 
-    def _failed(self, cause: str, detail: str, started: Millis) -> Ending:
+    def _failed(self, cause: Cause, detail: str, started: Millis) -> Ending:
         log.warning("job not run", extra={"lease": self.run_id, "why": detail})
-        ending = Ending(
-            cause="stopped" if cause == "stopped" else "engine",
-            detail=detail,
-            started_ms=started,
-            ended_ms=self._now(),
-        )
+        ending = Ending(cause=cause, detail=detail, started_ms=started, ended_ms=self._now())
         return self._as_preempted(ending)
 
     def _is_unclaimed(self) -> bool:

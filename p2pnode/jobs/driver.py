@@ -274,7 +274,8 @@ class Driver:
         if outcome.cause == "preempted" and not self.cancelled.is_set():
             await self._move("the owner took the units back", is_preempted=True)
         elif outcome.cause in {"engine", "stopped", "renewed"} and not self.cancelled.is_set():
-            await self._move(f"the owner ended it: {outcome.cause}: {outcome.enforced}")
+            why = outcome.enforced if outcome.detail is UNSET else outcome.detail
+            await self._move(f"the owner ended it: {outcome.cause}: {why}")
         elif outcome.cause == "exit":
             self._end("done", "")
         else:

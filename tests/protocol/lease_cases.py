@@ -244,6 +244,7 @@ def outcome_cases() -> list[Case]:
             "engine": ("", "e\n"),
             "isolation": ("none",),
             "enforced": ("e" * 501,),
+            "detail": ("", "d" * 201),
             "vram_peak_mib": (0, 2**40 + 1, "1"),
             "gpu": ("amd",),
         }),
