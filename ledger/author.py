@@ -5,6 +5,8 @@ SPEC.md section 6.
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from ledger.bodies import Accept, Body, Grant, Statement, encode_body, kind_of, read_body
 from ledger.calendar import check_innocent, self_accusing
 from ledger.contradictions import contradictions_with, stands_alone
@@ -93,8 +95,24 @@ class Author:
         self._held.end_step()
         self._held.move_head(self._feed, head)
 
+    def check(self, body: Body, now: Millis, *, ahead: int) -> None:
+        """Raises PeerFault if an entry with this body would not hold by itself.
+
+        It would come after so many that are not written yet; what went before is not looked at.
+        """
+        head = self._held.head(self._feed)
+        assert head is not None, "who has leases has a feed"
+        self._drafted(body, now, replace(head, seq=head.seq + ahead))
+
     def _judged(self, body: Body, now: Millis, after: Link | None) -> tuple[Draft, Body]:
         """The entry that says this after that, and its body as peers will read it."""
+        draft, read = self._drafted(body, now, after)
+        check_innocent(self._held.state, read, author=self._feed, ts_ms=draft.header.ts_ms)
+        if not _is_judged_by_state(read):
+            self._check_uncontradicted(draft, read)
+        return draft, read
+
+    def _drafted(self, body: Body, now: Millis, after: Link | None) -> tuple[Draft, Body]:
         ts_ms = now if after is None else max(now, after.ts_ms)
         read = checked_numbered(body)
         raw = encode_body(read)
@@ -111,9 +129,6 @@ class Author:
         )
         check_place(draft.header)
         check_body(read, draft.header, self._held.net)
-        check_innocent(self._held.state, read, author=self._feed, ts_ms=ts_ms)
-        if not _is_judged_by_state(read):
-            self._check_uncontradicted(draft, read)
         return draft, read
 
     def _check_uncontradicted(self, draft: Draft, body: Body) -> None:

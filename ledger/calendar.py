@@ -3,6 +3,9 @@
 The owner is the only writer of its units' chains, so what the fold says here is the truth.
 """
 
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
 from msgspec import UNSET
 
 from ledger.bodies import Body, Grant, GrantTurn, Reason, Release, ReleaseTurn, Statement
@@ -10,26 +13,31 @@ from ledger.fold import Lease, State
 from ledger.intervals import Interval
 from ledger.limits import OPEN_MAX
 from ledger.statements import contradicts, is_answer
-from ledger.units_chain import cut, follows, is_disjoint, next_place, opened, overlaps, turns_of
+from ledger.units_chain import (
+    Turn,
+    cut,
+    follows,
+    is_disjoint,
+    next_place,
+    opened,
+    overlaps,
+    turns_of,
+)
 from protocol.errors import LocalFault, Unavailable
 from protocol.lease import LeaseRequest, UnitTurn
 from protocol.units import Millis, PublicKey, Signature
 
+TurnOf = Callable[[bytes], Turn | None]
+"""turn_of(unit): the newest entry of this unit of ours."""
 
-def grant_of(
-    state: State,
-    raw: bytes,
-    request: LeaseRequest,
-    *,
-    owner: PublicKey,
-    ts_ms: Millis,
-) -> Grant:
+
+def grant_of(turn_of: TurnOf, raw: bytes, request: LeaseRequest, *, ts_ms: Millis) -> Grant:
     """The GRANT that gives what `request`, sealed in `raw`, asks for.
 
     Raises Unavailable if a unit's counter has moved on, it is leased then, or has too many leases.
     """
     return Grant(
-        units=tuple(_granted(state, each, request, (owner, ts_ms)) for each in request.units),
+        units=tuple(_granted(turn_of, each, request, ts_ms) for each in request.units),
         start_ms=request.start_ms,
         end_ms=request.end_ms,
         request=raw,
@@ -38,11 +46,8 @@ def grant_of(
     )
 
 
-def _granted(
-    state: State, wanted: UnitTurn, request: LeaseRequest, by: tuple[PublicKey, Millis]
-) -> GrantTurn:
-    owner, ts_ms = by
-    last = state.turn(owner, wanted.unit)
+def _granted(turn_of: TurnOf, wanted: UnitTurn, request: LeaseRequest, ts_ms: Millis) -> GrantTurn:
+    last = turn_of(wanted.unit)
     place = next_place(last)
     before = () if last is None else last.open
     name = wanted.unit.hex()
@@ -54,6 +59,23 @@ def _granted(
     if len(after) > OPEN_MAX:
         raise Unavailable(f"unit {name} has {OPEN_MAX} leases outstanding")
     return GrantTurn(wanted.unit, place.ctr, place.gseq, place.gprev, after)
+
+
+def turns_after(
+    state: State, ends: Iterable[tuple[Lease, Millis]], *, owner: PublicKey, ts_ms: Millis
+) -> TurnOf:
+    """The turns as they will be once a RELEASE has ended each of these leases of ours then.
+
+    No entry is written yet, so ids and sequence numbers are those of the entries before.
+    """
+    moved: dict[bytes, Turn] = {}
+    for lease, at_ms in ends:
+        for each in lease.request.units:
+            last = moved.get(each.unit) or state.turn(owner, each.unit)
+            assert last is not None
+            after = cut(last.open, each.ctr, at_ms, ts_ms)
+            moved[each.unit] = replace(last, ctr=last.ctr + 1, open=after)
+    return lambda unit: moved.get(unit) or state.turn(owner, unit)
 
 
 def release_of(

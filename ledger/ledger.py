@@ -11,8 +11,8 @@ from msgspec import UNSET
 from ledger import keys
 from ledger.audit import Audit, Report, begin_audit, check_own_feed
 from ledger.author import Author
-from ledger.bodies import Accept, Body, Reason, read_body
-from ledger.calendar import grant_of, release_of
+from ledger.bodies import Accept, Body, Grant, Reason, read_body
+from ledger.calendar import grant_of, release_of, turns_after
 from ledger.entry import Entry, Link, read_entry
 from ledger.evidence import check
 from ledger.export import Record, begin_export
@@ -33,7 +33,7 @@ from protocol.lease import LeaseRequest
 from protocol.rules import RULES_DIGEST
 from protocol.signing import Signer
 from protocol.units import Digest, Millis, NetId, PublicKey, Signature
-from protocol.wire import unpack
+from protocol.wire import Sealed, unpack
 
 __all__ = ["Ledger", "RunTaken", "Taken", "open_ledger"]
 
@@ -168,8 +168,29 @@ class Ledger:
         known = self.grant_for(sealed.signer, sealed.body.nonce)
         if known is not None:
             return known
-        body = grant_of(self.state, request, sealed.body, owner=self.feed, ts_ms=self.clamped(now))
-        return self.append(body, now)
+        return self.append(self._grant_after((), sealed, request, now), now)
+
+    def check_grant(
+        self, request: bytes, now: Millis, *, after: Sequence[tuple[Lease, Millis]]
+    ) -> None:
+        """Raises what `grant` would, were these leases of ours released first, each from then on.
+
+        Writes nothing: nobody's lease is ended for one that is refused.
+        """
+        self._author.check_writable()
+        sealed = unpack(request, self.net, LeaseRequest)
+        self._author.check(self._grant_after(after, sealed, request, now), now, ahead=len(after))
+
+    def _grant_after(
+        self,
+        ends: Sequence[tuple[Lease, Millis]],
+        sealed: Sealed[LeaseRequest],
+        raw: bytes,
+        now: Millis,
+    ) -> Grant:
+        ts_ms = self.clamped(now)
+        turn_of = turns_after(self.state, ends, owner=self.feed, ts_ms=ts_ms)
+        return grant_of(turn_of, raw, sealed.body, ts_ms=ts_ms)
 
     def release(
         self,

@@ -13,20 +13,25 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final, Literal
 
+import trio
+
 from ledger.file_guard import open_file_guard
 from ledger.ledger import open_ledger
 from p2pnode.clock import SystemClock
 from p2pnode.config import Config, load_config
+from p2pnode.execution.nvml_probe import NvmlProbe
 from p2pnode.home import Home, check_socket, locked, make_folders
 from p2pnode.identity import load_identity
 from p2pnode.membership import bootstrap_in, genesis_of
 from p2pnode.own_store import open_own_store
 from p2pnode.own_terms import windows_in
-from protocol.errors import LocalFault
+from protocol.errors import LocalFault, Unavailable
 from protocol.genesis import net_of
+from protocol.units import PublicKey
 
 DISK_FREE_MIN: Final = 1_073_741_824
 """A ledger and a few logs fit; jobs say what they need themselves."""
+_DRIVER: Final = "nvidia-smi must show every GPU: install NVIDIA's driver, or reset the GPU"
 PINNED: Final = {"libp2p": "0.8.1"}
 
 State = Literal["ok", "warn", "fail", "skip"]
@@ -206,7 +211,17 @@ def _gpu_finding(config: Config) -> Finding:
     if config.gpu.simulated:
         count = sum(kind.count for kind in config.gpu.simulated)
         return Finding(name="gpu", state="warn", text=f"{count} simulated, for test networks")
-    return Finding(name="gpu", state="skip", text="none is configured")
+    # Who it is told for does not matter here: the feed only salts the names of units.
+    probe = NvmlProbe(PublicKey(bytes(32)))
+    try:
+        fit = trio.run(probe.read)
+    except Unavailable as error:
+        return Finding(name="gpu", state="fail", text=str(error), cure=_DRIVER)
+    text = ", ".join(f"{gpu.model} {gpu.vram} MiB" for gpu in fit) or "none to offer"
+    if probe.problems:
+        text = f"{text}; not offered: {'; '.join(probe.problems)}"
+    state: State = "fail" if not fit else "warn" if probe.problems else "ok"
+    return Finding(name="gpu", state=state, text=text, cure="" if state == "ok" else _DRIVER)
 
 
 def _price(home: Home) -> Finding:

@@ -14,18 +14,20 @@ from p2pnode.execution.workplace import Workplace
 from p2pnode.greeting import Greeting
 from p2pnode.identity import Identity
 from p2pnode.image_stock import ImageStock
+from p2pnode.inventory import Inventory
 from p2pnode.latency import Latency
 from p2pnode.letting import build_shop
 from p2pnode.links import Links
 from p2pnode.lookout import Lookout
 from p2pnode.matching.book import Book, Offer, Outcome
+from p2pnode.matching.breaking import Breaks
 from p2pnode.matching.desk import Books, Desk
 from p2pnode.matching.devices import Devices
 from p2pnode.matching.holds import Holds
 from p2pnode.matching.journal import Journal
 from p2pnode.matching.market import Market
 from p2pnode.matching.offer_sync import OfferSync
-from p2pnode.matching.provider import Provider, shelves_of
+from p2pnode.matching.provider import Provider
 from p2pnode.matching.rivals import rivals_in
 from p2pnode.matching.search import Wish
 from p2pnode.matching.surcharge import surcharges
@@ -77,13 +79,16 @@ class Node:
         self._read = certificate_memo()
         self._handlers: Final[dict[str, Handler]] = {}
         self.traffic: Final = Traffic()
-        self._device_of: Final[dict[bytes, str]] = {}
         self._build_network(bootstrap)
         self._build_books(incarnation)
         self._build_offers(incarnation)
         self._build_owner()
+        self.inventory = Inventory(
+            ports.probe, self.provider, self.lookout,
+            declare=self.books.declare, is_let=self.books.is_let,
+        )  # fmt: skip
         self.use = OwnUse(
-            self.provider, self.config.gpu, ports,
+            self.provider, self.config.gpu, ports, look=self.inventory.look,
             leases=self.books.open_leases, take_back=self.workplace.preempt,
         )  # fmt: skip
         self._build_renter()
@@ -238,7 +243,7 @@ class Node:
             shop=build_shop(
                 identity=self.identity, net=self.net, ports=ports, links=self.links,
                 provider=self.provider, keeping=self.keeping,
-                device_of=lambda unit: self._device_of.get(unit, ""),
+                device_of=lambda unit: self.inventory.device_of(unit),  # noqa: PLW0108 - see below
             ),
             who_is=self.links.who_is,
             x25519=(self.identity.certificate.x25519, self.identity.x25519_secret),
@@ -260,9 +265,11 @@ class Node:
                 height=self.books.height,
                 lease=ledger.lease,
                 bronze=self.books.bronze,
-                take_back=self.workplace.preempt,
+                check=self.books.check_grant,
+                take_back=lambda lease, at, now: self.workplace.preempt(lease, at, now=now),
             ),
             holds=Holds(ports.cabinet),
+            breaks=Breaks(ports.cabinet, ledger.lease),
             who_is=self.links.who_is,
             bars=self.standing.bars,
             screens=self.terms.screen,
@@ -340,18 +347,13 @@ class Node:
         if "owner" not in self.config.roles:
             return
         self.ports.transport.serve(LEASE_PROTOCOL, self.workplace.answer_stream)
-        gpus = await self.ports.probe.read()
-        self._device_of.update((gpu.unit, gpu.device) for gpu in gpus)
-        self.books.declare(gpus)
-        shelves = shelves_of(gpus)
-        self.provider.stock(shelves)
+        await self.inventory.look()
         await nursery.start(self.workplace.run)
         await nursery.start(self.images.run)
         await nursery.start(self.terms.run)
         await nursery.start(self.use.run)
         await nursery.start(self.provider.run)
         if self.provider.posting.ask is not None:
-            self.lookout.stock(shelves)
             await nursery.start(self.lookout.listing.run)
 
     async def look_around(self, wish: Wish) -> None:

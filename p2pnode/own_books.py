@@ -19,10 +19,11 @@ from p2pnode.execution.meter import is_over, last_tick, last_used
 from p2pnode.gpus import Gpu
 from protocol.advert import device_fingerprint
 from protocol.certificate import read_certificate
-from protocol.lease import charge
+from protocol.errors import Unavailable
+from protocol.lease import LeaseRequest, charge
 from protocol.tick import Tick
 from protocol.units import Digest, Micros, Millis, MillisSpan, NetId, PeerId, PublicKey, Signature
-from protocol.wire import Sealed
+from protocol.wire import Sealed, unpack
 
 BILL_MS_MIN: Final = MillisSpan(3_600_000)
 """A lease is stated at most so often while it runs: halves are kept by everybody."""
@@ -93,6 +94,14 @@ class OwnBooks:
         self._open = {lease.id: None for lease in found}
         return found
 
+    def is_let(self, unit: bytes) -> bool:
+        """Whether a lease of ours has this unit now."""
+        now = self._clock.now()
+        return any(
+            lease.request.start_ms <= now and any(turn.unit == unit for turn in lease.request.units)
+            for lease in self.open_leases()
+        )
+
     def bronze(self) -> list[Lease]:
         """Our open leases that can be taken back, and have not been."""
         return [
@@ -146,16 +155,30 @@ class OwnBooks:
         self._tell_renter(lease)
         self._changed()
 
-    def preempt(self, lease: Lease, not_before: Millis) -> Millis | None:
+    def check_grant(self, request: bytes, broken: list[Lease], now: Millis) -> None:
+        """Raises what the ledger's `grant` would, once these bronze leases end where it begins.
+
+        Raises Unavailable if one of them cannot.
+        """
+        start_ms = unpack(request, self._ledger.net, LeaseRequest).body.start_ms
+        ends = [(lease, self._yields_at(lease, start_ms, now)) for lease in broken]
+        if any(at_ms >= lease.ended_ms for lease, at_ms in ends):
+            raise Unavailable("a lease in the way ends by itself")
+        self._ledger.check_grant(request, now, after=ends)
+
+    def _yields_at(self, lease: Lease, not_before: Millis, now: Millis) -> Millis:
+        """From when on a bronze lease's units are free, by its notice."""
+        return Millis(max(self._ledger.clamped(now) + lease.request.notice_ms, not_before))
+
+    def preempt(self, lease: Lease, not_before: Millis, now: Millis | None = None) -> Millis | None:
         """Take a bronze lease's units back; from when on they are free. The RELEASE is the notice.
 
         That is once the notice that was agreed is over, or later if not before then. None if the
         lease ends before that anyway. Raises LocalFault.
         """
         assert lease.request.tier == "bronze", "no other tier is taken back"
-        now = self._clock.now()
-        agreed = self._ledger.clamped(now) + lease.request.notice_ms
-        at_ms = Millis(max(agreed, not_before))
+        now = self._clock.now() if now is None else now
+        at_ms = self._yields_at(lease, not_before, now)
         if at_ms >= lease.ended_ms:
             return None
         self._ledger.release(lease.id, now, at_ms=at_ms, reason="preempted")

@@ -1,7 +1,7 @@
 """Keeps strangers off the GPUs that their owner uses: no new leases there, and bronze yields."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final, Literal
 
@@ -21,7 +21,8 @@ from protocol.units import Digest, Millis
 
 log = logging.getLogger(__name__)
 
-LOOK_S: Final = 5
+LOOK_S: Final = 3
+"""With the second in which changes are gathered, the network hears of one within five."""
 WHY: Final = "the owner uses this GPU itself"
 _USE: Final = "owner/use"
 
@@ -48,10 +49,12 @@ class OwnUse:
         choice: GpuChoice,
         ports: Ports,
         *,
+        look: Callable[[], Awaitable[None]],
         leases: Callable[[], list[Lease]],
         take_back: TakeBack,
     ) -> None:
-        """`leases` are ours that are not over."""
+        """`look` looks at which GPUs are fit at all; `leases` are ours that are not over."""
+        self._look = look
         self._provider = provider
         self._probe = ports.probe
         self._leases = leases
@@ -80,6 +83,7 @@ class OwnUse:
         self._act()
         task_status.started()
         while True:
+            await self._look()
             try:
                 for use in await self._probe.use():
                     self.detector.note(use.unit, self._foreign_ppm(use), self._clock.now())

@@ -8,11 +8,13 @@ from typing import Final
 
 from ledger.ledger import Ledger
 from ledger.rules import Case, Verdict, ending, judge, read_case, verdicts_by_feed
-from ledger.trust import Trust
+from ledger.trust import Record, Trust
 from ledger.view import Failure, epoch_of, look
 from p2pnode.clock import WallClock
+from p2pnode.matching.judging import hazard_of
+from p2pnode.matching.spread import NEWCOMER_BELOW_PPM
 from p2pnode.words import offence_words
-from protocol.rules import BUNDLE
+from protocol.rules import BUNDLE, KEPT_PPM_MAX
 from protocol.units import PublicKey
 
 REST_US_PER_ACCOUNT: Final = 600
@@ -47,7 +49,8 @@ class Standing:
         self._reckoned: tuple[int, int] = (-1, 0)
         self._used: tuple[Failure, ...] = ()
         """What this node had seen itself by then: the view has what witnesses attest besides."""
-        self._reliability: dict[PublicKey, int] = {}
+        self._records: dict[PublicKey, Record] = {}
+        self._hazards: dict[PublicKey, int] = {}
 
     def bars(self, peer: PublicKey) -> str | None:
         """Why nobody should deal with the peer, in a sentence; None if nothing is known."""
@@ -74,10 +77,32 @@ class Standing:
 
     def reliability_ppm(self, owner: PublicKey) -> int:
         """How likely the owner serves to the end, at least, by what this node can tell."""
+        return self._record(owner).reliability_ppm
+
+    def hazard_ppm_per_hour(self, owner: PublicKey) -> int:
+        """How often its bronze leases are interrupted, by those that we had of it."""
+        self.trust()
+        if owner not in self._hazards:
+            state = self._ledger.state
+            leases = map(state.lease, state.leases_of(owner, self._ledger.feed))
+            found = (lease for lease in leases if lease is not None)
+            self._hazards[owner] = hazard_of(found, self._clock.now())
+        return self._hazards[owner]
+
+    def is_clean(self, owner: PublicKey) -> bool:
+        """Whether nothing bad is proved or believed of the owner."""
+        kept_ppm = self.trust().view.kept_ppm(owner)
+        return kept_ppm == KEPT_PPM_MAX and not self._record(owner).bad_micro
+
+    def is_newcomer(self, owner: PublicKey) -> bool:
+        """Whether nothing bad is known of the owner, and little good yet."""
+        return self.is_clean(owner) and self.reliability_ppm(owner) < NEWCOMER_BELOW_PPM
+
+    def _record(self, owner: PublicKey) -> Record:
         trust = self.trust()
-        if owner not in self._reliability:
-            self._reliability[owner] = trust.reliability(owner, self.money)
-        return self._reliability[owner]
+        if owner not in self._records:
+            self._records[owner] = trust.record(owner, self.money)
+        return self._records[owner]
 
     def credit_micro(self, peer: PublicKey, money: str) -> int:
         """With how much in this money the peer can be trusted, as of a moment ago."""
@@ -105,7 +130,8 @@ class Standing:
             failures=self._used,
         )
         self._reckoned = (self._ledger.changes, self._clock.now())
-        self._reliability.clear()
+        self._records.clear()
+        self._hazards.clear()
         self._trust = Trust(view)
         return self._trust
 

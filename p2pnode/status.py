@@ -35,6 +35,7 @@ from protocol.gpu_class import GpuClass
 from protocol.units import Millis, MillisSpan
 
 DEVICE_CLAIMED_TWICE: Final = "DEVICE_CLAIMED_TWICE"
+GPU_UNHEALTHY: Final = "GPU_UNHEALTHY"
 
 
 def services_of(node: Node, *, up_since: Millis) -> Services:
@@ -131,6 +132,7 @@ def alerts_of(node: Node) -> tuple[str, ...]:
             "GPUs of this node as its own"
             for rival in rivals
         ),
+        *(f"{GPU_UNHEALTHY}: {problem}" for problem in node.inventory.problems),
     )
 
 

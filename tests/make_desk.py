@@ -12,9 +12,11 @@ from ledger.intervals import Interval
 from ledger.units_chain import Turn
 from p2pnode.cabinet import MemoryCabinet
 from p2pnode.matching.book import Follower, Offer
+from p2pnode.matching.breaking import Breaks
 from p2pnode.matching.desk import Books, Desk
 from p2pnode.matching.holds import Holds
 from p2pnode.matching.journal import Journal
+from p2pnode.matching.judging import HAZARD_PPM_PER_HOUR
 from p2pnode.matching.market import Market
 from p2pnode.matching.order import Order
 from p2pnode.matching.provider import Posting, Provider, Shelf
@@ -38,6 +40,7 @@ from tests.make_market import certificate_of
 
 HOUR = 3_600_000
 NOBODY: Mapping[PublicKey, str] = {}
+MET_NONE: Mapping[PublicKey, int] = {}
 
 
 def shelf(**changes: Any) -> Shelf:
@@ -160,6 +163,7 @@ class Owner:
                 granted=lambda renter, nonce: self.grants.get((renter, nonce)),
                 height=lambda: 12,
             ),
+            breaks=Breaks(MemoryCabinet(), lambda _lease: None),
             holds=Holds(MemoryCabinet()),
             who_is=who_is,
             bars=self.barred.get,
@@ -269,9 +273,19 @@ class _Stand:
 @dataclass
 class _Thinks:
     barred: Mapping[PublicKey, str]
+    hazards: Mapping[PublicKey, int]
 
     def reliability_ppm(self, _owner: PublicKey) -> int:
         return 950_000
+
+    def hazard_ppm_per_hour(self, owner: PublicKey) -> int:
+        return self.hazards.get(owner, HAZARD_PPM_PER_HOUR)
+
+    def is_clean(self, _owner: PublicKey) -> bool:
+        return True
+
+    def is_newcomer(self, _owner: PublicKey) -> bool:
+        return False
 
     def bars(self, peer: PublicKey) -> str | None:
         return self.barred.get(peer)
@@ -283,6 +297,7 @@ def renter(
     *,
     genesis: Genesis = make.GENESIS,
     barred: Mapping[PublicKey, str] = NOBODY,
+    hazards: Mapping[PublicKey, int] = MET_NONE,
     witness: Witness = _unwitnessed,
 ) -> Renter:
     """A renter that reaches these owners; its dice give a different number each time."""
@@ -298,7 +313,7 @@ def renter(
         market=Market(
             _Stand(owners),
             own=make.RENTER.public,
-            thinks=_Thinks(barred),
+            thinks=_Thinks(barred, hazards),
             lease=lambda _lease: None,
             clock=clock,
         ),

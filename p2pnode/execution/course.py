@@ -1,6 +1,7 @@
 """What a worker reads off its lease and its job. Pure."""
 
 from collections.abc import Callable
+from typing import Final
 
 from msgspec import UNSET
 
@@ -8,7 +9,10 @@ from ledger.fold import Lease
 from p2pnode.execution.engine import Ending, Run, RunId
 from p2pnode.execution.workspace import Parcel
 from protocol.job import Input, Job
-from protocol.units import Digest, Millis
+from protocol.units import Digest, Millis, MillisSpan
+
+KEPT_MS: Final = MillisSpan(3_600_000)
+"""A renter who was away finds log and output this long after its lease."""
 
 
 def parcels_of(job: Job) -> dict[Parcel, Input | None]:
@@ -23,6 +27,12 @@ def lapse_ms(lease: Lease) -> Millis:
     """Until when the units are held for a renter that does not come."""
     request = lease.request
     return Millis(min(request.start_ms + request.lapse_ms, request.end_ms))
+
+
+def kept_until_ms(lease: Lease) -> Millis:
+    """Until when the renter finds what its job left, also where the units are free before."""
+    is_shorter = lease.reason == "preempted" or not lease.is_accepted
+    return Millis((lease.ended_ms if is_shorter else lease.request.end_ms) + KEPT_MS)
 
 
 def root_of(lease: Lease, state_of: Callable[[Digest], Lease | None]) -> Digest:

@@ -142,6 +142,19 @@ class FakeEngine:
             )
             going.end_earlier(ending)
 
+    def lose_all(self) -> None:
+        """What it knew is gone with all that runs, as when somebody wipes a container engine."""
+        now = self._clock.now()
+        for going in self._runs.values():
+            going.end_earlier(
+                Ending(
+                    cause="engine",
+                    detail="the container vanished",
+                    started_ms=going.started_ms,
+                    ended_ms=now,
+                )
+            )
+
     def notices(self, run: RunId) -> tuple[Notice, ...]:
         """Those that the run has had."""
         return tuple(self._going(run).notices)

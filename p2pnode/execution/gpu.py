@@ -12,6 +12,10 @@ from protocol.units import PublicKey
 class GpuProbe(Protocol):
     """Finds the GPUs of this host."""
 
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why GPUs that may be there were left out of the last reading, one sentence each."""
+
     async def read(self) -> tuple[Gpu, ...]:
         """The GPUs that work now, in a stable order. Raises Unavailable if none can be asked."""
 
@@ -25,6 +29,7 @@ class SimulatedProbe:
     def __init__(self, feed: PublicKey, gpus: tuple[SimulatedGpus, ...]) -> None:
         self._feed = feed
         self._gpus = gpus
+        self.problems: tuple[str, ...] = ()
 
     async def read(self) -> tuple[Gpu, ...]:
         alike = [kind for kind in self._gpus for _ in range(kind.count)]

@@ -20,6 +20,8 @@ READ_S_MAX: Final = 10
 
 FOREIGN_MIB: Final = 512
 """Memory that others may use of a GPU before its offer shrinks: a desktop, monitoring."""
+STEP_MIB: Final = 256
+"""What others leave is rounded down to this, so that their ups and downs are no news."""
 
 PCI_DEVICES: Final = Path("/sys/bus/pci/devices")
 _NVIDIA: Final = "0x10de"
@@ -243,7 +245,9 @@ def _usable_memory(device: object) -> Mebibytes:
     total, used, free = (int(n) for n in (memory.total, memory.used, memory.free))
     if total < 2**20:
         raise _Unfit("it reports no memory")
-    usable = total if used <= FOREIGN_MIB * 2**20 else min(free, total)
-    if usable < 2**20:
+    if used <= FOREIGN_MIB * 2**20:
+        return Mebibytes(total // 2**20)
+    left = min(free, total) // 2**20 // STEP_MIB * STEP_MIB
+    if not left:
         raise _Unfit("other programs use all its memory")
-    return Mebibytes(usable // 2**20)
+    return Mebibytes(left)

@@ -41,7 +41,7 @@ class Shop:
     """Let the units of a lease without a job go. Raises LocalFault."""
     renewal_of: Callable[[Digest], Lease | None]
     """The accepted lease in which the job of this one goes on; None if there is none."""
-    preempt: Callable[[Lease, Millis], Millis | None]
+    preempt: Callable[[Lease, Millis, Millis | None], Millis | None]
     """Take a bronze lease's units back, not before then; when, or None if it ends before."""
     paid: Callable[[Lease], Micros]
     """What we have signed as paid in the account of the lease."""

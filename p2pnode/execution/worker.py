@@ -12,7 +12,7 @@ import trio
 from msgspec import UNSET
 
 from ledger.fold import Lease
-from p2pnode.execution.course import is_cut, lapse_ms, parcels_of, root_of, run_of
+from p2pnode.execution import course
 from p2pnode.execution.engine import Ending, Notice, RunId
 from p2pnode.execution.meter import Meter
 from p2pnode.execution.remedies import let_off
@@ -30,11 +30,11 @@ from protocol.wire import pack, unpack
 
 log = logging.getLogger(__name__)
 
-KEPT_MS: Final = MillisSpan(3_600_000)
-"""A renter who was away finds log and output this long after the end of its lease."""
 ASK_AGAIN_S: Final = 300
 WARNED_MS_MAX: Final = MillisSpan(3_600_000)
 """A job is not told earlier than this that its units are taken back."""
+LEAVE_MS: Final = MillisSpan(20_000)
+"""Once its job is over, a lease whose renter does not come for it frees its units after this."""
 RETURN_MS: Final = MillisSpan(30_000)
 """After a restart of ours a renter has this long to let us know that it has accepted."""
 
@@ -46,7 +46,7 @@ class Worker:
         self._shop = shop
         self.lease: Final = lease
         self.job: Final = job
-        self.run_id: Final = RunId(root_of(lease, shop.state_of).hex())
+        self.run_id: Final = RunId(course.root_of(lease, shop.state_of).hex())
         self._parcel_came = trio.Event()
         self.ended: Final = trio.Event()
         """The outcome can be handed out."""
@@ -61,7 +61,7 @@ class Worker:
         self.was_started = shop.cabinet.get(self._name("began")) is not None
         """The engine knows the run, so it has a log."""
         self.meter: Final = Meter(shop, lease)
-        self._claim_by_ms = lapse_ms(lease)
+        self._claim_by_ms = course.lapse_ms(lease)
 
     @property
     def outcome(self) -> bytes | None:
@@ -69,26 +69,28 @@ class Worker:
         return self._shop.cabinet.get(self._name("outcome"))
 
     @property
+    def _cause(self) -> str:
+        """How the job ended; empty while it has not."""
+        raw = self.outcome
+        return "" if raw is None else unpack(raw, self._shop.net, Outcome).body.cause
+
+    @property
     def leaves_run(self) -> bool:
         """Whether the run is another lease's by now, or still."""
-        raw = self.outcome
-        if raw is None:
-            return False
-        cause = unpack(raw, self._shop.net, Outcome).body.cause
         is_another = self.lease.request.renews is not UNSET and not self.was_started
-        return cause == "renewed" or is_another
+        return self._cause == "renewed" or bool(self._cause and is_another)
 
     def parcel_came(self) -> None:
         """Something that the job starts with is whole."""
         self._parcel_came.set()
 
-    def preempt(self, not_before: Millis, why: str) -> Millis | None:
+    def preempt(self, not_before: Millis, why: str, now: Millis | None = None) -> Millis | None:
         """Take the units back; when they are free, or None if the lease ends before that anyway.
 
         The notice is durable on return, and the job is told at once. Raises LocalFault.
         """
         self._keep("notice", why.encode())
-        at_ms = self._shop.preempt(self.lease, not_before)
+        at_ms = self._shop.preempt(self.lease, not_before, now)
         if at_ms is not None:
             self._heed()
         return at_ms
@@ -114,10 +116,7 @@ class Worker:
 
     def _is_lost(self) -> bool:
         """Whether the job ended so that what bronze had not saved is lost, and unpaid."""
-        if self.outcome is None:
-            return False
-        cause = unpack(self.outcome, self._shop.net, Outcome).body.cause
-        return self.lease.request.tier == "bronze" and cause in LOST
+        return self.lease.request.tier == "bronze" and self._cause in LOST
 
     async def run(self) -> None:
         """From wherever the lease stands to its end. Raises nothing that a renter can cause."""
@@ -139,10 +138,13 @@ class Worker:
         await self._await_consent()
         self.meter.claim()
         let_off(self._shop, self.lease, outcome.body)
+        kept_ms = course.kept_until_ms(self._shop.state_of(self.lease.id) or self.lease)
+        with trio.move_on_after(max(0, kept_ms - self._now()) / 1_000):
+            await self.consented.wait()
 
     async def _await_lapse(self) -> None:
         """A lease without a job holds the units for `lapse_ms`, then they are free again."""
-        await self._sleep_until(lapse_ms(self.lease))
+        await self._sleep_until(course.lapse_ms(self.lease))
         self._lapse()
         self.ended.set()
 
@@ -153,7 +155,7 @@ class Worker:
             self._heed()
         if self.lease.request.renews is not UNSET:
             return await self._go_on(started)
-        parcels = parcels_of(job)
+        parcels = course.parcels_of(job)
         try:
             with self._staging:
                 if not await self._await_parcels(parcels):
@@ -169,7 +171,7 @@ class Worker:
                 await self.meter.tick(MillisSpan(0), until=self._end_ms())
                 return self._failed("stopped", "ended before it began", started)
             await self._shop.engine.start(
-                run_of(job, self.lease, self.run_id, self._shop.device_of)
+                course.run_of(job, self.lease, self.run_id, self._shop.device_of)
             )
         except PeerFault as fault:
             # The renter's own fault, so that no remedy is due.
@@ -248,7 +250,7 @@ class Worker:
 
     def _as_preempted(self, ending: Ending) -> Ending:
         """A job that was told to save, and did not end well by itself, goes on elsewhere."""
-        if is_cut(ending) and self._is_preempted():
+        if course.is_cut(ending) and self._is_preempted():
             return replace(ending, cause="preempted")
         return ending
 
@@ -328,16 +330,17 @@ class Worker:
         self._keep("outcome", raw)
 
     async def _await_consent(self) -> None:
-        """Hold what the job left until the renter has it, or for an hour after the lease.
+        """Return once the renter has all that it wants, or an hour after the units are free.
 
-        A lease that nobody accepts, or nobody pays, frees the units earlier.
+        They are that soon, since nothing more runs on them and nothing more is owed.
         """
-        with trio.move_on_after(max(0, self._claim_by_ms - self._now()) / 1_000):
+        leave_ms = 0 if self._shop.is_enough(self.lease) else LEAVE_MS
+        with trio.move_on_after(max(leave_ms, self._claim_by_ms - self._now()) / 1_000):
             await self.consented.wait()
-        if self._is_unclaimed() or self._shop.is_enough(self.lease):
+        if not self.consented.is_set():
             self._lapse()
-        while not self.consented.is_set() and self._now() < self._end_ms() + KEPT_MS:
-            left_s = (self._end_ms() + KEPT_MS - self._now()) / 1_000
+        while not self.consented.is_set() and self._now() < self._end_ms() + course.KEPT_MS:
+            left_s = (self._end_ms() + course.KEPT_MS - self._now()) / 1_000
             with trio.move_on_after(min(left_s, ASK_AGAIN_S)):
                 await self.consented.wait()
                 return
@@ -346,7 +349,7 @@ class Worker:
 
     async def _await_parcels(self, parcels: dict[Parcel, Input | None]) -> bool:
         """Whether all that the job starts with came before the lease lapses."""
-        with trio.move_on_after(max(0, lapse_ms(self.lease) - self._now()) / 1_000):
+        with trio.move_on_after(max(0, course.lapse_ms(self.lease) - self._now()) / 1_000):
             for what, named in parcels.items():
                 while named is not None:
                     if await self._shop.materials.have(self.run_id, what) >= named.bytes:

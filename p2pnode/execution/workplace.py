@@ -92,17 +92,19 @@ class Workplace:
         """A lease of ours was granted: work on it."""
         self._to_begin.send_nowait(lease)
 
-    def preempt(self, lease: Lease, not_before: Millis, why: str = OUTBID) -> Millis | None:
+    def preempt(
+        self, lease: Lease, not_before: Millis, why: str = OUTBID, *, now: Millis | None = None
+    ) -> Millis | None:
         """Take a bronze lease's units back: renter and job know at once. Raises LocalFault.
 
         When they are free: once the notice that was agreed is over, or later if not before then;
-        None if the lease ends before that anyway.
+        None if the lease ends before that anyway. `now`: when that was decided.
         """
         if (worker := self._workers.get(lease.id)) is not None:
-            return worker.preempt(not_before, why)
+            return worker.preempt(not_before, why, now)
         # Its worker, which is about to begin, looks first.
         self._shop.cabinet.put(f"leases/{lease.id.hex()}/notice", why.encode())
-        return self._shop.preempt(lease, not_before)
+        return self._shop.preempt(lease, not_before, now)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Go on with the leases of before, then work on each new one, until cancelled."""

@@ -20,9 +20,22 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from p2pnode.matching.book import Offer
-from p2pnode.matching.judging import HAZARD_PPM_PER_HOUR, advertised, judged
+from p2pnode.matching.judging import advertised, judged
 from p2pnode.matching.packed import GUARDS, Seen, quantities_wanted
-from p2pnode.matching.rows import ASK, COST, EXTRA, KBIT, RTT, Floats, Opinion, Piece, Row, Rows
+from p2pnode.matching.rows import (
+    ASK,
+    COST,
+    EXTRA,
+    HAZARD,
+    KBIT,
+    RTT,
+    WORSE,
+    Floats,
+    Opinion,
+    Piece,
+    Row,
+    Rows,
+)
 from p2pnode.matching.search import NOTHING_KNOWN, Wish, misfit_of
 from protocol.advert import Tier, is_expired
 from protocol.gpu_class import GpuClass
@@ -53,6 +66,8 @@ class Query:
     most: int
     """At least `least`."""
     per_account: int
+    reliability_below_ppm: int | None = None
+    """Only owners that are thought less reliable than this are of interest; `fits` knows which."""
 
 
 class Ranked(Struct, frozen=True, order=True):
@@ -206,6 +221,7 @@ def _score(row: Row, query: Query, unmet: Unmet) -> Micros:
         reliability_ppm=row.opinion.reliability_ppm,
         bytes_to_move=query.bytes_to_move,
         rtt_ms=row.opinion.rtt_ms,
+        hazard_ppm_per_hour=row.opinion.hazard_ppm_per_hour,
         unmet_ppm=unmet(row.offer),
     )
     return expected_cost(deal, thought, query.weights).score
@@ -219,6 +235,8 @@ class _Bound:
         self._wanted = np.uint64(quantities_wanted(wish))
         self._masks = [np.uint64(mask) for mask in seen.properties_wanted(wish)]
         self._ask_max = math.inf if wish.ask_max is None else float(wish.ask_max)
+        below = query.reliability_below_ppm
+        self._worse = None if below is None else 2 - below / PPM
         self._extra = EXTRA + wish.gpus - 1
         self._bits = 8.0 * query.bytes_to_move
         self._gpu_hours = wish.gpus * query.span_ms / MS_PER_HOUR
@@ -228,7 +246,7 @@ class _Bound:
         self._redone = 0.0
         if wish.tier == "bronze":
             hours = query.span_ms / MS_PER_HOUR * (weights.redo_ms / MS_PER_HOUR)
-            self._redone = HAZARD_PPM_PER_HOUR / PPM * hours * wish.gpus
+            self._redone = hours * wish.gpus
         self.gpu_hours = self._gpu_hours * SLACK
         """By this what a row costs an hour is what it costs in all, at least."""
 
@@ -238,6 +256,8 @@ class _Bound:
         kept = (rows.quantities[part] - self._wanted) & _GUARDS == _GUARDS
         if self._ask_max < math.inf:
             kept &= rows.facts[ASK, part] <= self._ask_max
+        if self._worse is not None:
+            kept &= rows.facts[WORSE, part] > self._worse
         for mask in self._masks:
             kept &= rows.properties[part] & mask != 0
         at = kept.nonzero()[0]
@@ -255,7 +275,7 @@ class _Bound:
         if self._bits:
             low += facts[COST, at] * (self._gpu_hours_per_ms * self._bits) / facts[KBIT, at]
         if self._redone:
-            low += facts[ASK, at] * self._redone
+            low += facts[ASK, at] * facts[HAZARD, at] * self._redone
         if rows.has_extra and self._extra < len(facts):
             low *= facts[self._extra, at]
         if self._bits and self._delay_per_ms:

@@ -13,6 +13,7 @@ import trio
 from ledger.entry import Entry
 from ledger.fold import Lease
 from p2pnode.clock import WallClock
+from p2pnode.matching.breaking import Breaks
 from p2pnode.matching.free_units import TurnOf
 from p2pnode.matching.hidden_bids import HiddenBids
 from p2pnode.matching.holds import Holds
@@ -60,8 +61,10 @@ class Books:
     lease: Callable[[Digest], Lease | None] = lambda _id: None
     bronze: Callable[[], list[Lease]] = list
     """Our open leases that better tiers go before."""
-    take_back: Callable[[Lease, Millis], Millis | None] = lambda _lease, _at: None
-    """take_back(bronze lease, at): end it then. Raises LocalFault."""
+    check: Callable[[bytes, list[Lease], Millis], None] = lambda _request, _broken, _now: None
+    """check(sealed request, bronze leases, now): raises what `grant` would once they are over."""
+    take_back: Callable[[Lease, Millis, Millis], Millis | None] = lambda _lease, _at, _now: None
+    """take_back(bronze lease, at, now): end it then. Raises LocalFault."""
 
 
 AdmitJob = Callable[[LeaseRequest, bytes | None, Certificate], None]
@@ -82,6 +85,7 @@ class Desk:
         provider: Provider,
         books: Books,
         holds: Holds,
+        breaks: Breaks,
         who_is: WhoIs,
         bars: Callable[[PublicKey], str | None],
         screens: Callable[[Certificate, Rfq | None], str | None],
@@ -101,6 +105,7 @@ class Desk:
         self._provider = provider
         self._books = books
         self._holds = holds
+        self._breaks = breaks
         self._who_is = who_is
         self._bars = bars
         self._screens = screens
@@ -189,17 +194,22 @@ class Desk:
             if isinstance(renewed, No):
                 return self._no_quote(sealed, renewed, now)
             shelf = replace(shelf, units=renewed)
+        may_break = rfq.tier != "bronze" and rfq.start_by_ms is not msgspec.UNSET
+        why_kept = self._breaks.why_not(sealed.signer, now) if may_break else None
+        bronze = self._books.bronze()
         answer = quote(
             Question(rfq=rfq, digest=sealed.digest, renter=sealed.signer),
             shelf=shelf,
             posting=self._provider.posting,
             turn_of=self._books.turn_of,
-            bronze=self._books.bronze(),
+            bronze=() if why_kept else bronze,
             now=now,
             held=self._holds.units(now),
             told=self._provider.told(rfq),
         )
         if isinstance(answer, No):
+            if answer.reason == "TAKEN" and bronze and why_kept:
+                answer = No("POLICY", why_kept)
             return self._no_quote(sealed, answer, now)
         until = min(answer.valid_until_ms, now + self._genesis.bounds.bid_life_ms)
         bid = msgspec.structs.replace(
@@ -276,10 +286,16 @@ class Desk:
         except Unavailable as refusal:
             return encode(self._no_lease(sealed, No("POLICY", str(refusal)), now))
         try:
-            self._make_room(sealed.body, now)
-            entry = self._books.grant(take.request, now)
+            broken = to_break(
+                sealed.body, turn_of=self._books.turn_of, bronze=self._books.bronze(), now=now
+            )
+            if broken and (why := self._breaks.why_not(sealed.signer, now)):
+                return encode(self._no_lease(sealed, No("POLICY", why), now))
+            entry = self._grant(take.request, broken, now)
         except Unavailable as taken:
             return encode(self._no_lease(sealed, No("TAKEN", str(taken)), now))
+        if broken:
+            self._breaks.note(entry.id, sealed.signer, now)
         self.granted += 1
         self.journal.taken(sealed.body.bid, now, is_granted=True)
         self._holds.granted(sealed.body.bid, now)
@@ -294,13 +310,17 @@ class Desk:
             self.journal.taken(bid.digest, now, is_granted=False)
         return self._no(sealed, no)
 
-    def _make_room(self, request: LeaseRequest, now: Millis) -> None:
-        """Give notice to the bronze leases in the way. Raises Unavailable if it would not help."""
-        broken = to_break(
-            request, turn_of=self._books.turn_of, bronze=self._books.bronze(), now=now
-        )
-        for lease in broken:
-            self._books.take_back(lease, Millis(request.start_ms))
+    def _grant(self, request: bytes, broken: list[Lease], now: Millis) -> Entry:
+        """The GRANT, before which these bronze leases get their notice.
+
+        Nobody gets notice for a request that would then be refused. Raises as `Books.grant`.
+        """
+        if broken:
+            start_ms = Millis(unpack(request, self._net, LeaseRequest).body.start_ms)
+            self._books.check(request, broken, now)
+            for lease in broken:
+                self._books.take_back(lease, start_ms, now)
+        return self._books.grant(request, now)
 
     def _check_speaker(self, peer: PeerId, signer: PublicKey) -> None:
         if self._who_is(peer).feed != signer:

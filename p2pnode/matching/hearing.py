@@ -42,6 +42,8 @@ class Hearing:
     """Reasons of offers that do not fit, of refusals and of failures, counted."""
     chosen: list[Digest] = field(default_factory=list)
     round: int = 0
+    presumed_ppm: dict[PublicKey, int] = field(default_factory=dict)
+    """How reliable a newcomer is taken to be in this auction."""
 
     def count(self, reason: str) -> None:
         """One more offer that came to nothing."""

@@ -1,30 +1,53 @@
 """What a renter thinks of an offer beside its price, as the scoring rule wants it. Pure."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec import UNSET
 
+from ledger.fold import Lease
 from p2pnode.matching.book import Offer
 from protocol.advert import Advert, Tier, price_for
-from protocol.scoring import Deal, Judged
-from protocol.units import Micros, MillisSpan
+from protocol.lease import MS_PER_HOUR
+from protocol.scoring import PPM, Deal, Judged
+from protocol.units import Micros, Millis, MillisSpan
 
 DOWN_KBIT_S_ASSUMED: Final = 50_000
 """Of an owner that does not say how fast it loads: a usual line at home."""
-HAZARD_PPM_PER_HOUR: Final = 50_000
-"""Of a bronze lease: one interruption in twenty hours, until a renter knows better. It counts only
-where the order says what an interruption costs."""
+HAZARD_HOURS: Final = 20
+"""Of a bronze lease one interruption is expected in so many, until a renter knows better. It counts
+only where the order says what an interruption costs."""
+HAZARD_PPM_PER_HOUR: Final = PPM // HAZARD_HOURS
+
+
+def hazard_of(leases: Iterable[Lease], now: Millis) -> int:
+    """Interruptions in an hour, in millionths, by the leases that we had of one owner.
+
+    As if it had interrupted one before, after HAZARD_HOURS: one lease says little.
+    """
+    reclaimed, had_ms = 1, HAZARD_HOURS * MS_PER_HOUR
+    for lease in leases:
+        if lease.request.tier == "bronze" and lease.is_accepted:
+            reclaimed += lease.reason == "preempted"
+            had_ms += max(0, min(now, lease.ended_ms) - lease.request.start_ms)
+    return -(-reclaimed * PPM * MS_PER_HOUR // had_ms)
 
 
 def judged(
-    offer: Offer, *, reliability_ppm: int, bytes_to_move: int, rtt_ms: int = 0, unmet_ppm: int = 0
+    offer: Offer,
+    *,
+    reliability_ppm: int,
+    bytes_to_move: int,
+    rtt_ms: int = 0,
+    hazard_ppm_per_hour: int = HAZARD_PPM_PER_HOUR,
+    unmet_ppm: int = 0,
 ) -> Judged:
     """The renter's side of the score of this offer."""
     return Judged(
         reliability_ppm=reliability_ppm,
         stage_ms=_stage_ms(bytes_to_move, offer.advert),
         rtt_ms=rtt_ms,
-        hazard_ppm_per_hour=HAZARD_PPM_PER_HOUR,
+        hazard_ppm_per_hour=hazard_ppm_per_hour,
         unmet_ppm=unmet_ppm,
     )
 

@@ -3,8 +3,10 @@
 Follows a book: its columns, how old its news is, and the own leases that adverts do not show yet.
 """
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Final, Protocol
 
 from msgspec.structs import replace as with_fields
@@ -19,11 +21,16 @@ from p2pnode.matching.rows import Opinion
 from p2pnode.matching.search import Known, Wish, misfit_of, parts_of, search, tier_of
 from p2pnode.matching.spread import (
     LEAST,
+    NEWCOMER,
+    NEWCOMER_BELOW_PPM,
+    NEWCOMERS_MAX,
     PER_ACCOUNT_MAX,
+    TRIED_KEPT,
     Tempo,
     asked_of,
     band_for,
     count_for,
+    tries_newcomer,
 )
 from protocol.advert import keeps_out
 from protocol.auction import Need
@@ -35,6 +42,8 @@ SILENT_MS: Final = MillisSpan(15_000)
 """An owner that could not be reached is held gone this long, whatever its advert says."""
 MEASURED_MAX: Final = 32
 """Owners that are measured at once, where a renter wants none that is far."""
+LOOKS_MAX: Final = 256
+"""Owners of whom it is asked whether they are newcomers, best first: many may have failed."""
 UNPLACED_US: Final = 2**63
 REFLECTED_MS: Final = MillisSpan(90_000)
 """An advert that does not show a lease by then has not heard of it, or its owner is gone."""
@@ -61,6 +70,12 @@ class Thinks(Protocol):
     """See Standing."""
 
     def reliability_ppm(self, owner: PublicKey) -> int: ...
+
+    def hazard_ppm_per_hour(self, owner: PublicKey) -> int: ...
+
+    def is_clean(self, owner: PublicKey) -> bool: ...
+
+    def is_newcomer(self, owner: PublicKey) -> bool: ...
 
     def bars(self, peer: PublicKey) -> str | None: ...
 
@@ -100,11 +115,13 @@ class Market:
             lambda offer: Opinion(
                 reliability_ppm=thinks.reliability_ppm(offer.signer),
                 rtt_ms=self._rtt_ms.get(offer.signer, 0),
+                hazard_ppm_per_hour=thinks.hazard_ppm_per_hour(offer.signer),
             )
         )
         self._rtt_ms: dict[PublicKey, int] = {}
         self._leased: dict[bytes, list[_Leased]] = {}
         self._silent: dict[PublicKey, Millis] = {}
+        self._tried: deque[PublicKey] = deque(maxlen=TRIED_KEPT)
         self.tempo: Final = Tempo()
         book.follow(self)
 
@@ -134,6 +151,10 @@ class Market:
         leased = _Leased(at_ms=self._clock.now(), lease=lease, gpus=gpus)
         self._leased.setdefault(offer.head[0], []).append(leased)
 
+    def note_tried(self, owner: PublicKey) -> None:
+        """A newcomer has won by being judged as others are."""
+        self._tried.append(owner)
+
     def note_silent(self, offer: Offer) -> None:
         """Its owner could not be reached: it is left alone until it is heard of, or for a while."""
         self._silent[offer.signer] = self._clock.now()
@@ -153,23 +174,37 @@ class Market:
 
         The older the news and the more requests there are, the more offers count as the best.
         """
+        found = self._best(order, self._query(order), lambda offer: offer.head[0] not in but)
+        return asked_of(found, seed=seed)
+
+    def newcomer(self, order: Order, *, seed: bytes) -> Offer | None:
+        """Of owners of whom little is known and nothing bad, one of the best, drawn by the seed.
+
+        None in most auctions, and in all where the renter pays for certainty.
+        """
+        failed = sum(not self._thinks.is_clean(owner) for owner in self._tried)
+        is_sure = order.tier == "gold" or order.renews is not None
+        if is_sure or not tries_newcomer(seed, failed):
+            return None
+        query = replace(
+            self._query(order),
+            least=NEWCOMERS_MAX,
+            most=NEWCOMERS_MAX,
+            reliability_below_ppm=NEWCOMER_BELOW_PPM,
+        )
+        looks = count()
+
+        def may_be(offer: Offer) -> bool:
+            return next(looks) < LOOKS_MAX and self._thinks.is_newcomer(offer.signer)
+
+        found = self._best(order, query, may_be)
+        return next(iter(asked_of(found, seed=seed + NEWCOMER)), None)
+
+    def _query(self, order: Order) -> Query:
         now = self._clock.now()
-        wish, preferences = order.wish(now), order.choice.preferences()
         stale_ppm = self.tempo.stale_ppm(_class_of(order.need), now)
-        misfit = misfit_of(wish)
-
-        def fits(offer: Offer) -> bool:
-            return (
-                offer.head[0] not in but
-                and self.shut_out(offer, order) is None
-                and misfit(self._as_leased(offer, now), self.known_of(offer)) is None
-            )
-
-        def unmet(offer: Offer) -> int:
-            return unmet_ppm(offer, preferences, self.known_of(offer))
-
-        query = Query(
-            wish=wish,
+        return Query(
+            wish=order.wish(now),
             span_ms=order.span_ms,
             now=now,
             weights=order.weights,
@@ -179,6 +214,21 @@ class Market:
             most=count_for(stale_ppm),
             per_account=PER_ACCOUNT_MAX,
         )
+
+    def _best(self, order: Order, query: Query, may_be: Callable[[Offer], bool]) -> list[Ranked]:
+        """The best offers that fit, of those that may be asked."""
+        wish, preferences = query.wish, order.choice.preferences()
+        misfit = misfit_of(wish)
+
+        def fits(offer: Offer) -> bool:
+            return (
+                may_be(offer)
+                and self.shut_out(offer, order) is None
+                and misfit(self._as_leased(offer, query.now), self.known_of(offer)) is None
+            )
+
+        def unmet(offer: Offer) -> int:
+            return unmet_ppm(offer, preferences, self.known_of(offer))
 
         def best(part: Wish) -> list[Ranked]:
             # An offer is ranked by the tier in which it will be asked, and by no other.
@@ -190,7 +240,7 @@ class Market:
             )
 
         found = [(rate, best(part)) for part, rate in parts_of(wish)]
-        return asked_of(best_of(query, found), seed=seed)
+        return best_of(query, found)
 
     def unmeasured(self, wish: Wish) -> list[Offer]:
         """Some of the offers that fit but for a round trip that is not known.
@@ -207,6 +257,10 @@ class Market:
         far_us = {id(offer): self._estimate_us(offer) for offer in unknown}
         unknown.sort(key=lambda offer: UNPLACED_US if (far := far_us[id(offer)]) is None else far)
         return unknown[:MEASURED_MAX]
+
+    def hazard_ppm_per_hour(self, owner: PublicKey) -> int:
+        """How often its bronze leases are interrupted, as we have met it."""
+        return self._thinks.hazard_ppm_per_hour(owner)
 
     def known_of(self, offer: Offer) -> Known:
         """What we know of an offer's owner by ourselves."""

@@ -198,6 +198,8 @@ class Provider:
         self._told: OrderedDict[tuple[bytes, int], Advert] = OrderedDict()
         self._sealed: dict[bytes, bytes] = {}
         self._shelves: tuple[Shelf, ...] = ()
+        self._gone: dict[bytes, Shelf] = {}
+        """Groups that we have no more, until they are withdrawn."""
         self._changed = trio.Event()
         self.posting = posting
         self.failed = 0
@@ -222,7 +224,10 @@ class Provider:
         return tuple(unit for unit in shelf.units if unit not in self.posting.in_use)
 
     def stock(self, shelves: tuple[Shelf, ...]) -> None:
-        """Offer these from now on."""
+        """Offer these from now on, and no others."""
+        groups = {shelf.group for shelf in shelves}
+        had = {**self._gone, **{shelf.group: shelf for shelf in self._shelves}}
+        self._gone = {group: shelf for group, shelf in had.items() if group not in groups}
         self._shelves = shelves
         self._changed.set()
 
@@ -281,21 +286,30 @@ class Provider:
         return 0 if failed == self.failed else max(RETRY_S_MIN, 2 * retry_s)
 
     async def _announce_all(self, state: Literal["open", "withdrawn"]) -> None:
+        if self.posting.ask is None:
+            return
+        for group, shelf in list(self._gone.items()):
+            if await self._announce_one(shelf, "withdrawn") and group in self._gone:
+                del self._gone[group]
+        is_open = state == "open" and not self.posting.paused
         for shelf in self._shelves:
-            if self.posting.ask is None:
-                continue
-            is_open = state == "open" and not self.posting.paused
-            advert = self._advert(self._priced(shelf), "open" if is_open else "withdrawn")
-            sealed = pack(advert, signer=self._signer, net=self._net)
-            self._told[shelf.group, advert.seq] = advert
-            while len(self._told) > TOLD_KEPT_MAX:
-                self._told.popitem(last=False)
-            self._sealed[shelf.group] = sealed
-            try:
-                await self._announce(advert, sealed)
-            except Unavailable as error:
-                self.failed += 1
-                log.info("an advert was not published", extra={"why": str(error)})
+            await self._announce_one(self._priced(shelf), "open" if is_open else "withdrawn")
+
+    async def _announce_one(self, shelf: Shelf, state: Literal["open", "withdrawn"]) -> bool:
+        """Whether the network took it."""
+        advert = self._advert(shelf, state)
+        sealed = pack(advert, signer=self._signer, net=self._net)
+        self._told[shelf.group, advert.seq] = advert
+        while len(self._told) > TOLD_KEPT_MAX:
+            self._told.popitem(last=False)
+        self._sealed[shelf.group] = sealed
+        try:
+            await self._announce(advert, sealed)
+        except Unavailable as error:
+            self.failed += 1
+            log.info("an advert was not published", extra={"why": str(error)})
+            return False
+        return True
 
     def _priced(self, shelf: Shelf) -> Shelf:
         """The shelf with what is added for each size of job from now on."""

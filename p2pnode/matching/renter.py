@@ -143,6 +143,8 @@ class Renter:
             shortlist = self._market.shortlist(order, seed=seed, but=asked)
             if not shortlist:
                 break
+            if answers.round == 1:
+                shortlist = self._with_newcomer(order, shortlist, answers)
             asked.update(offer.head[0] for offer in shortlist)
             await self._gather(order, shortlist, answers)
             won = await self._take_best(order, answers, seal_job, remember)
@@ -155,6 +157,16 @@ class Renter:
         self._count_misfits(order, offers, answers)
         self._miss(order, answers.why)
         raise NoMatch(len(offers), answers.why, answers.record(len(offers)))
+
+    def _with_newcomer(self, order: Order, shortlist: list[Offer], answers: Hearing) -> list[Offer]:
+        """In some auctions a newcomer is judged as the best of the others. SPEC.md 12.1."""
+        new = self._market.newcomer(order, seed=answers.seed)
+        if new is None:
+            return shortlist
+        best = max(self._reliability_ppm(offer.signer) for offer in shortlist)
+        answers.presumed_ppm[new.signer] = best
+        is_asked = any(offer.head[0] == new.head[0] for offer in shortlist)
+        return shortlist if is_asked else [*shortlist, new]
 
     def _note_silence(self, offer: Offer, error: Exception) -> None:
         """Who answers late, or that it may not sign now, is there."""
@@ -231,11 +243,13 @@ class Renter:
                 answers.count(limit)
                 return
             known = self._market.known_of(offer)
+            presumed_ppm = answers.presumed_ppm.get(offer.signer, 0)
             thought = judged(
                 offer,
-                reliability_ppm=self._reliability_ppm(offer.signer),
+                reliability_ppm=max(self._reliability_ppm(offer.signer), presumed_ppm),
                 bytes_to_move=order.bytes_to_move,
                 rtt_ms=rtt_ms,
+                hazard_ppm_per_hour=self._market.hazard_ppm_per_hour(offer.signer),
                 unmet_ppm=unmet_ppm(offer, order.choice.preferences(), known),
             )
             answers.hear(offer, (raw, rfq.body), (reply.yes, bid), thought)
@@ -281,6 +295,8 @@ class Renter:
             taken = await self._take(taking, offer, answers)
             if taken is not None:
                 self._note_lease(offer, taken[0], len(bid.body.units))
+                if offer.signer in answers.presumed_ppm:
+                    self._market.note_tried(offer.signer)
                 return taking, *taken, bid.body
         return None
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from p2pnode.matching.book import Offer
-from p2pnode.matching.judging import down_kbit_s
+from p2pnode.matching.judging import HAZARD_PPM_PER_HOUR, down_kbit_s
 from p2pnode.matching.packed import quantities_of
 from protocol.advert import Advert, Tier, ask_for, price_for
 from protocol.limits import LEASE_UNITS_MAX
@@ -22,7 +22,9 @@ COST: Final = 2
 """The ask so many times, by which the rows are in order."""
 KBIT: Final = 3
 RTT: Final = 4
-EXTRA: Final = 5
+HAZARD: Final = 5
+"""Interruptions of a bronze lease in an hour."""
+EXTRA: Final = 6
 """By what the ask is multiplied for a job of one GPU; the next columns are for more of them."""
 FACTS: Final = EXTRA + LEASE_UNITS_MAX
 TAIL_MAX: Final = 64
@@ -41,6 +43,7 @@ class Opinion:
 
     reliability_ppm: int
     rtt_ms: int = 0
+    hazard_ppm_per_hour: int = HAZARD_PPM_PER_HOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ class Rows:
         self.properties[at] = properties
         self.facts[:EXTRA, at] = (
             ask, worse, ask * worse, down_kbit_s(advert), opinion.rtt_ms,
+            opinion.hazard_ppm_per_hour / PPM,
         )  # fmt: skip
         self.facts[EXTRA:, at] = self._extra(advert)
 

@@ -34,6 +34,17 @@ PARTS: Final = 4
 COALESCED_MS: Final = MillisSpan(1_000)
 """An owner's changes within a second travel together, so that news is at least as old."""
 
+NEWCOMER_BELOW_PPM: Final = 970_000
+"""An owner of whom nothing bad is known is a newcomer up to this: from there on, about seventy
+minutes of service, it is within the band of the best at their price."""
+NEWCOMERS_MAX: Final = 64
+"""Of whom the seed draws one."""
+NEWCOMER: Final = b"newcomer"
+NEWCOMER_IN: Final = 8
+"""In one auction of so many, a newcomer is judged as the best of the others are."""
+TRIED_KEPT: Final = 3
+"""Newcomers that won so, whose failures tell whether to go on like that."""
+
 
 class Tempo:
     """How fast requests come in each class, and how old news is, as this node sees both.
@@ -76,6 +87,14 @@ def band_for(stale_ppm: int) -> int:
     """How far from the best they may be, in millionths."""
     wider = (BAND_PPM_MAX - BAND_PPM) * stale_ppm // 1_000_000
     return min(BAND_PPM + wider, BAND_PPM_MAX)
+
+
+def tries_newcomer(seed: bytes, failed: int = 0) -> bool:
+    """Whether the auction of this seed is one in which a newcomer is tried.
+
+    Of those that were tried last so many have failed; each halves the chance.
+    """
+    return sha256(seed + NEWCOMER).digest()[0] < 256 // NEWCOMER_IN >> failed
 
 
 def asked_of(shortlist: Sequence[Ranked], *, seed: bytes) -> list[Offer]:

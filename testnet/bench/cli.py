@@ -146,3 +146,15 @@ def primary(jobs: int, as_json: bool) -> None:
     """How soon what a renter's own cluster cannot run runs here, and the other way."""
     module = importlib.import_module("testnet.bench.primary")
     conclude(module.run(module.PrimaryWish(jobs=jobs), note), as_json=as_json)
+
+
+@bench.command()
+@click.option("--auctions", default=1_000, show_default=True, help="Of each pair of owners.")
+@click.option("--newcomers", default=60, show_default=True, help="Each waits for its first lease.")
+@click.option("--seed", default=1, show_default=True, help="What renters draw.")
+@json_option
+def reliability(auctions: int, newcomers: int, seed: int, as_json: bool) -> None:
+    """What a good record is worth in an auction, and how an owner without one begins."""
+    module = importlib.import_module("testnet.bench.reliability")
+    wish = module.ReliabilityWish(auctions=auctions, newcomers=newcomers, seed=seed)
+    conclude(module.run(wish, note), as_json=as_json)

@@ -218,3 +218,13 @@ def test_a_job_runs_on_the_cluster_or_on_the_market_and_never_on_both() -> None:
     assert bars["jobs that are done"]["holds"]
     assert bars["jobs that ran at both"]["holds"]
     assert bars["out of stock there to running here, most, s"]["value"] > 0
+
+
+@pytest.mark.live
+@pytest.mark.timeout(240)
+def test_a_better_record_wins_and_a_newcomer_is_not_shut_out() -> None:
+    document = bench("reliability", "--auctions", "200", "--newcomers", "5")
+    bars = {bar["name"]: bar for bar in document["bars"]}
+    # All of it is drawn by the seed, in virtual time.
+    assert all(bar["holds"] for bar in bars.values())
+    assert document["figures"]["first_lease_most"] >= document["figures"]["first_lease_median"] > 0

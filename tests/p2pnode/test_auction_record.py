@@ -1,16 +1,20 @@
 """What a renter keeps of its auction shows anybody that it chose by the rule."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import trio
+from msgspec.structs import replace as with_fields
 
 from p2pnode.matching.book import Offer
+from p2pnode.matching.judging import HAZARD_PPM_PER_HOUR
 from p2pnode.matching.renter import NoMatch, Renter, Taking, Won
+from protocol.advert import TierAsk
 from protocol.auction import Bid, Reply
 from protocol.errors import PeerFault
-from protocol.scoring import AuctionRecord, check_auction
-from protocol.units import Micros, Millis
+from protocol.scoring import UNWEIGHED, AuctionRecord, Weights, check_auction
+from protocol.units import Micros, Millis, MillisSpan
 from protocol.wire import pack, unpack
 from tests import make
 from tests.make import NET
@@ -56,6 +60,42 @@ async def test_the_cheapest_wins_and_the_record_shows_why(
     assert won.taking.owner == owners[1].key.public
     assert check_auction(won.record, NET) == unpack_bid_of(won)
     assert set(asks_of(won.record)) == {500_000, 300_000, 400_000}
+
+
+class BronzeToo(Owner):
+    """One whose advert has bronze beside silver."""
+
+    def offer(self) -> Offer:
+        offer = super().offer()
+        tiers = tuple(
+            TierAsk(tier=tier, micro_per_gpu_hour=self.by.ask_of(make.GROUP, tier) or Micros(0))
+            for tier in self.by.tiers
+        )
+        return replace(offer, advert=with_fields(offer.advert, tiers=tiers))
+
+
+async def test_bronze_goes_to_an_owner_that_has_not_taken_it_back_before(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    cheap, other = (
+        BronzeToo(number, Clock(), by=posting(ask=Micros(ask)))
+        for number, ask in ((10, 400_000), (11, 420_000))
+    )
+    often = {cheap.key.public: 300_000}
+    redone = Weights(redo_ms=MillisSpan(1_800_000))
+    for tier, weights, wins in (
+        ("bronze", redone, other),
+        ("bronze", UNWEIGHED, cheap),
+        ("silver", redone, cheap),
+    ):
+        here = renter([cheap, other], Clock(), hazards=often)
+        won = await rented(here, tier=tier, weights=weights)
+        assert won.taking.owner == wins.key.public
+        assert check_auction(won.record, NET) == unpack_bid_of(won)
+        assert {heard.judged.hazard_ppm_per_hour for heard in won.record.bids} == {
+            300_000,
+            HAZARD_PPM_PER_HOUR,
+        }
 
 
 def unpack_bid_of(won: Won) -> bytes:

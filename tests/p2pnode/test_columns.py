@@ -113,13 +113,18 @@ def queries(draw: st.DrawFn) -> Query:
         least=least,
         most=draw(st.integers(least, 12)),
         per_account=draw(st.integers(1, 3)),
+        reliability_below_ppm=draw(st.sampled_from((None, None, 500_000, PPM))),
     )
 
 
 def opinion(offer: Offer) -> Opinion:
     """The same at each question, and different for each offer."""
     number = int.from_bytes(offer.head[0], "big")
-    return Opinion(reliability_ppm=number * 99_991 % (PPM + 1), rtt_ms=number * 37 % 300)
+    return Opinion(
+        reliability_ppm=number * 99_991 % (PPM + 1),
+        rtt_ms=number * 37 % 300,
+        hazard_ppm_per_hour=number * 70_001 % 300_000,
+    )
 
 
 def unmet(offer: Offer) -> int:
@@ -144,11 +149,15 @@ def by_looking_at_each(
             continue
         if misfit(offer, query.wish) is not None or not fits(offer):
             continue
+        below = query.reliability_below_ppm
+        if below is not None and opinion(offer).reliability_ppm >= below:
+            continue
         thought = judged(
             offer,
             reliability_ppm=opinion(offer).reliability_ppm,
             bytes_to_move=query.bytes_to_move,
             rtt_ms=opinion(offer).rtt_ms,
+            hazard_ppm_per_hour=opinion(offer).hazard_ppm_per_hour,
             unmet_ppm=missing(offer),
         )
         deal = advertised(

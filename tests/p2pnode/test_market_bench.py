@@ -19,6 +19,8 @@ from testnet.bench.match import MatchWish
 from testnet.bench.match import run as run_match
 from testnet.bench.packing import PackingWish, arrivals_of, read_trace
 from testnet.bench.packing import run as run_packing
+from testnet.bench.reliability import ReliabilityWish
+from testnet.bench.reliability import run as run_reliability
 from testnet.bench.report import Report
 
 
@@ -84,6 +86,24 @@ def test_every_counted_request_tries_once_first_and_no_owner_is_leased_twice() -
     report = run_conflict(wish, silent)
     assert bar(report, "first-try conflicts") == tally.conflicts_percent
     assert tally.conflicts_percent < report.figures["first_try_conflicts_percent_argmin"]
+
+
+@pytest.mark.slow
+def test_reliability_counts_what_the_ledgers_and_the_auctions_gave() -> None:
+    report = run_reliability(ReliabilityWish(auctions=40, newcomers=2, seed=1), silent)
+    assert report.table is not None
+    shown = {row[0]: float(row[2]) / 100 for row in report.table.rows}
+    for name in ("has failed", "has a short record"):
+        share = bar(report, f"auctions won by 0.99 against 0.90 that {name}")
+        assert share == pytest.approx(shown[f"990020 against one that {name}"])
+        assert share >= 0.7
+    assert report.figures["newcomer_ppm"] == 500_000
+    most = bar(report, "auctions to a newcomer's first lease, most")
+    assert 1 <= bar(report, "auctions to a newcomer's first lease, median") <= most
+    # At half of the reliability its price counts 1.5 times: 2 % below the others' 1.01, it wins.
+    assert bar(report, "percent cheaper") == math.ceil(100 * (1 - 1.00998 / 1.02 / 1.5))
+    assert bar(report, "auctions won by a key that has failed") == 0
+    assert bar(report, "records that do not verify") == 0
 
 
 def trace_in(folder: Path) -> Path:

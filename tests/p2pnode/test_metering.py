@@ -10,9 +10,9 @@ import trio
 from ledger.debts import Debt, debt_of
 from p2pnode.accounts import Accounts, cosigned
 from p2pnode.cabinet import MemoryCabinet
+from p2pnode.execution.course import KEPT_MS
 from p2pnode.execution.engine import Ending, Run, RunId
 from p2pnode.execution.fake_engine import FakeEngine, Script
-from p2pnode.execution.worker import KEPT_MS
 from p2pnode.identity import Identity
 from p2pnode.network.exchange import Refused
 from p2pnode.network.memory_transport import MemoryHub
@@ -108,7 +108,7 @@ async def test_an_owner_that_comes_back_after_the_job_went_elsewhere_meters_no_m
     assert worker is not None
     assert worker.outcome is not None
     assert unpack(worker.outcome, renter.node.net, Outcome).body.cause == "stopped"
-    await trio.sleep((lease.ended_ms - again.node.ports.clock.now() + KEPT_MS) / 1_000 + 60)
+    await trio.sleep((lease.request.end_ms - again.node.ports.clock.now() + KEPT_MS) / 1_000 + 60)
     assert again.node.workplace.worker(lease.id) is None
     for here in (again.node, renter.node):
         debt = account(here, again.node, renter.node)

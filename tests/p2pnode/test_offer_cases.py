@@ -241,6 +241,7 @@ class OneGpu:
     """See GpuProbe: a host with one real GPU."""
 
     feed: PublicKey
+    problems: tuple[str, ...] = ()
 
     async def read(self) -> tuple[Gpu, ...]:
         await trio.lowlevel.checkpoint()

@@ -65,6 +65,7 @@ class FakeProbe(SimulatedProbe):
     processes: tuple[tuple[int, int], ...] | None = field(default_factory=tuple)
     is_lost: bool = False
     unit: bytes = b""
+    problems: tuple[str, ...] = ()
 
     async def read(self) -> tuple[Gpu, ...]:
         gpus = await self.inner.read()

@@ -21,6 +21,7 @@ from ledger.rules import BUNDLES
 from ledger.store import MemoryStore
 from p2pnode.cabinet import MemoryCabinet
 from p2pnode.matching.asking import request_for
+from p2pnode.matching.breaking import Breaks
 from p2pnode.matching.desk import Books, Desk
 from p2pnode.matching.holds import Holds
 from p2pnode.matching.journal import Journal
@@ -111,12 +112,8 @@ class Race:
             signer=OWNER,
             genesis=make.GENESIS,
             provider=self.provider,
-            books=Books(
-                turn_of=lambda unit: self.ledger.state.turn(self.ledger.feed, unit),
-                grant=self.ledger.grant,
-                granted=self.ledger.grant_for,
-                height=lambda: 1,
-            ),
+            books=self.books(),
+            breaks=Breaks(self.cabinet, self.ledger.lease),
             holds=Holds(self.cabinet),
             journal=Journal(self.cabinet),
             who_is=WHO.__getitem__,
@@ -126,6 +123,15 @@ class Race:
             on_grant=lambda _entry: self.maybe_die("before the answer"),
             on_rfq=lambda _rfq: None,
             clock=self.clock,
+        )
+
+    def books(self) -> Books:
+        """What the desk needs of the ledger."""
+        return Books(
+            turn_of=lambda unit: self.ledger.state.turn(self.ledger.feed, unit),
+            grant=self.ledger.grant,
+            granted=self.ledger.grant_for,
+            height=lambda: 1,
         )
 
     def maybe_die(self, where: str) -> None:

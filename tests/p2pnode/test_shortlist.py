@@ -10,6 +10,7 @@ from msgspec.structs import replace as with_fields
 
 from ledger.fold import Lease
 from p2pnode.matching.book import Follower, Offer
+from p2pnode.matching.judging import HAZARD_PPM_PER_HOUR
 from p2pnode.matching.market import Market
 from p2pnode.matching.spread import (
     BAND_PPM,
@@ -54,6 +55,15 @@ class Stand:
 class Thinks:
     def reliability_ppm(self, _owner: PublicKey) -> int:
         return PPM
+
+    def hazard_ppm_per_hour(self, _owner: PublicKey) -> int:
+        return HAZARD_PPM_PER_HOUR
+
+    def is_clean(self, _owner: PublicKey) -> bool:
+        return True
+
+    def is_newcomer(self, _owner: PublicKey) -> bool:
+        return False
 
     def bars(self, _peer: PublicKey) -> str | None:
         return None

@@ -9,6 +9,7 @@ from ledger.fork_evidence import prove_fork
 from ledger.ledger import Ledger
 from ledger.rules import BUNDLES
 from ledger.unit_evidence import prove_same_counter
+from p2pnode.matching.judging import HAZARD_PPM_PER_HOUR
 from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.network.peer_text import peer_text
 from p2pnode.node import Node
@@ -20,12 +21,14 @@ from protocol.codec import decode
 from protocol.errors import LocalFault
 from protocol.limits import AUCTION_BYTES_MAX
 from protocol.rules import BUNDLE
-from protocol.scoring import AuctionRecord
+from protocol.scoring import PPM, AuctionRecord
 from protocol.signing import peer_id_of
 from protocol.units import Micros, Millis, PublicKey
 from protocol.wire import unpack
 from tests.ledger.test_attested import Past
 from tests.make_desk import Clock
+from tests.make_history import Market as History
+from tests.make_history import share
 from tests.make_job import make_submission
 from tests.make_ledger import (
     HOUR,
@@ -33,11 +36,14 @@ from tests.make_ledger import (
     RENTER,
     STRANGER,
     UNIT,
+    UNIT2,
     WITNESSES,
     Feed,
     at,
     grant,
+    lease_request,
     opened_ledger,
+    sealed,
     signer,
     statement,
 )
@@ -90,6 +96,55 @@ def test_a_fork_without_a_double_lease_bars_nobody() -> None:
     ledger.accuse(proof)
     assert here.bars(OWNER.public) is None
     assert 0 < here.reliability_ppm(OWNER.public) < 500_000
+
+
+def test_a_newcomer_has_little_behind_it_and_nothing_bad() -> None:
+    ledger, feed = owner_feed()
+    here, _, seen = standing(ledger)
+    assert here.is_newcomer(OWNER.public)
+    assert here.is_clean(STRANGER.public)
+    seen[OWNER.public] = 1
+    assert not here.is_newcomer(OWNER.public)
+    assert not here.is_clean(OWNER.public)
+    seen.clear()
+    branch = feed.branch()
+    proof = prove_fork(feed.add(statement(used=1)), branch.add(statement(used=2)))
+    assert proof is not None
+    ledger.accuse(proof)
+    here.reckon()
+    assert not here.is_newcomer(OWNER.public)
+    assert here.is_newcomer(STRANGER.public)
+
+
+def test_an_owner_that_took_bronze_back_from_us_is_expected_to_do_so_again() -> None:
+    past = History()
+    here, clock, _ = standing(past.renter)
+    assert here.hazard_ppm_per_hour(OWNER.public) == HAZARD_PPM_PER_HOUR
+    for _ in range(4):
+        past.lease()  # for half an hour each
+    share(past.owner, past.renter)
+    clock.at = past.day()
+    assert here.hazard_ppm_per_hour(OWNER.public) == -(-PPM // 22)
+    request = lease_request(
+        ((UNIT2, past.owner.state.turn(OWNER.public, UNIT2).ctr + 1),),  # type: ignore[union-attr]
+        start=past.now,
+        end=past.now + 3 * HOUR,
+        nonce=100,
+        issued=past.now,
+    )
+    granted = past.owner.grant(sealed(request), at(past.now))
+    share(past.owner, past.renter)
+    past.renter.accept(granted.id, at(past.now))
+    clock.at = at(past.now + HOUR)
+    assert here.hazard_ppm_per_hour(OWNER.public) == -(-PPM // 23)
+    past.owner.release(granted.id, clock.at, at_ms=at(past.now + 2 * HOUR), reason="preempted")
+    share(past.owner, past.renter)
+    clock.at = at(past.now + 3 * HOUR)
+    assert here.hazard_ppm_per_hour(OWNER.public) == -(-2 * PPM // 24)
+    # What it did to others, or says that it did not, is nothing that we have met.
+    share(past.owner, past.here)
+    other, _, _ = standing(past.here)
+    assert other.hazard_ppm_per_hour(OWNER.public) == HAZARD_PPM_PER_HOUR
 
 
 def test_what_this_node_saw_fail_counts_at_once() -> None:
