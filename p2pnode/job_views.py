@@ -277,7 +277,12 @@ def submission_of(
         image=order.image,
         input=archive,
         need=need_of(order, order),
-        choice=choice_of(order, renting, order.money),
+        choice=choice_of(
+            order,
+            renting,
+            order.money,
+            worth=(order.delay_micro_per_hour, order.latency_micro_per_ms),
+        ),
         tier=order.tier,
         limits=JobLimits(
             time_ms=MillisSpan(order.time_ms),

@@ -13,7 +13,7 @@ from p2pnode.cli.exits import ENDED, EXIT_NO_MATCH, exit_code
 from p2pnode.cli.output import home_option, json_option, note, print_document, say, short
 from p2pnode.cli.preset import with_preset
 from p2pnode.cli.several import run_on_several
-from p2pnode.cli.wanted import constraints_of, instant_of, money_of, wanted_options
+from p2pnode.cli.wanted import constraints_of, instant_of, money_of, wanted_options, worth_of
 from p2pnode.cli.why import print_hint
 from p2pnode.execution.run_log import gap_line
 from p2pnode.home import find_home
@@ -79,6 +79,16 @@ POLL_S = 0.2
 @click.option("--then", default="silver", show_default=True, help="The tier after them.")
 @click.option("--lease", help="Take leases of at most this, for example 1h, and renew them.")
 @click.option("--start", help="When to start, for example 2026-12-24T20:00Z; for --tier gold.")
+@click.option(
+    "--value-of-time",
+    help="What an hour of waiting costs you, for example '2 USD/h': a dearer node that starts "
+    "sooner may win.",
+)
+@click.option(
+    "--value-of-rtt",
+    help="What each millisecond of round trip costs you over the whole job, for example "
+    "'0.001 USD/ms': a dearer node that is nearer may win.",
+)
 @click.option(
     "--primary",
     type=click.Choice(["never", "first", "only", "fallback"]),
@@ -146,6 +156,7 @@ def order_of(money: str, wanted: dict[str, Any]) -> dict[str, Any]:
         "lease_ms": parse_span(wanted["lease"]) if wanted["lease"] else None,
         "start_ms": instant_of(wanted["start"]) if wanted["start"] else None,
         "primary": wanted["primary"],
+        **worth_of(wanted),
     }
 
 

@@ -11,10 +11,12 @@ from p2pnode.quantities import (
     Money,
     mib_ceil,
     parse_bandwidth,
+    parse_nearness,
     parse_rate,
     parse_size,
     parse_span,
     parse_sum,
+    parse_waiting,
 )
 from protocol.errors import LocalFault
 
@@ -43,7 +45,9 @@ OPTIONS: Final = (
     click.option("--deadline", help="Over by then: 8h from now, or 2026-12-24T20:00Z."),
     click.option("--reliability", help="Least share of leases kept, for example 0.97."),
     click.option("--max-rtt", help="Longest round trip to the node, for example 80ms."),
-    click.option("--prefer", multiple=True, help="Rank by: region=DE, model=H100:20%; repeatable."),
+    click.option(
+        "--prefer", multiple=True, help="Rank by: region=DE, rtt=40ms, model=H100:20%; repeatable."
+    ),
 )
 
 
@@ -57,7 +61,8 @@ def wanted_options(command: F) -> F:
 def constraints_of(wanted: dict[str, Any]) -> dict[str, Any]:
     """The options as the API takes them; what was not said is left out. Raises LocalFault."""
     tier, *others = _tiers(tier_in(wanted), is_kept=wanted["no_preempt"])
-    price, total = _limits(wanted)
+    sums = _sums(wanted)
+    price, total = sums["--max-price"], sums["--max-total"]
     given = {
         "gpus": wanted["gpus"],
         "vram_mib_min": mib_ceil(parse_size(wanted["vram"])) if wanted["vram"] else None,
@@ -87,19 +92,39 @@ def tier_in(wanted: dict[str, Any]) -> str:
     return named or ("any" if wanted["deadline"] else "silver")
 
 
+def worth_of(wanted: dict[str, Any]) -> dict[str, int]:
+    """What waiting and distance cost the renter, as the API takes it. Raises LocalFault."""
+    sums = _sums(wanted)
+    given = {
+        "delay_micro_per_hour": sums["--value-of-time"],
+        "latency_micro_per_ms": sums["--value-of-rtt"],
+    }
+    return {key: value.micros for key, value in given.items() if value is not None}
+
+
 def money_of(wanted: dict[str, Any]) -> str | None:
-    """The money of the limits, if any are set. Raises LocalFault if they differ."""
-    codes = list(dict.fromkeys(each.code for each in _limits(wanted) if each is not None))
-    if len(codes) > 1:
-        raise LocalFault(f"--max-price is in {codes[0]}, --max-total in {codes[1]}.", "use one")
-    return codes[0] if codes else None
+    """The money of all sums, if any are named. Raises LocalFault if they differ."""
+    named = [(option, each.code) for option, each in _sums(wanted).items() if each is not None]
+    for option, code in named:
+        if code != named[0][1]:
+            raise LocalFault(f"{named[0][0]} is in {named[0][1]}, {option} in {code}.", "use one")
+    return named[0][1] if named else None
 
 
-def _limits(wanted: dict[str, Any]) -> tuple[Money | None, Money | None]:
-    return (
-        parse_rate(wanted["max_price"]) if wanted["max_price"] else None,
-        parse_sum(wanted["max_total"]) if wanted["max_total"] else None,
-    )
+def _sums(wanted: dict[str, Any]) -> dict[str, Money | None]:
+    """Option -> what it names; a search has not all of them."""
+    return {
+        f"--{name.replace('_', '-')}": read(wanted[name]) if wanted.get(name) else None
+        for name, read in _READ.items()
+    }
+
+
+_READ: Final[dict[str, Callable[[str], Money]]] = {
+    "max_price": parse_rate,
+    "max_total": parse_sum,
+    "value_of_time": parse_waiting,
+    "value_of_rtt": parse_nearness,
+}
 
 
 def _tiers(text: str, *, is_kept: bool) -> list[str]:

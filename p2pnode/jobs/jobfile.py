@@ -27,7 +27,6 @@ from protocol.codec import (
 from protocol.job import Input, Job, digest_of_job
 from protocol.lease import Quorum, Witnesses
 from protocol.limits import JOB_BYTES_MAX, OUTCOME_BYTES_MAX, SEAL_BYTES
-from protocol.scoring import Weights
 from protocol.tick import Outcome
 from protocol.units import Micros, Millis, MillisSpan, PublicKey
 from protocol.wire import Envelope
@@ -177,7 +176,7 @@ class JobFile(Wire, frozen=True, kw_only=True):
             start_ms=self.start_ms if self.start_ms is not UNSET and self.start_ms > now else None,
             image=_image(job),
             bytes_to_move=0 if job.input is UNSET else job.input.bytes,
-            weights=Weights(redo_ms=_redo_ms(self)),
+            weights=self.choice.weights(_redo_ms(self)),
         )
 
 

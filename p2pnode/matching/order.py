@@ -30,10 +30,29 @@ class Choice(Wire, frozen=True, kw_only=True):
     """See `preferences`."""
     rates: Annotated[tuple[tuple[CurrencyCode, Money], ...], Meta(max_length=32)] = ()
     """Other money that is taken, each with what one unit is worth in micro-units of ours."""
+    delay_micro_per_hour: Money = Micros(0)
+    """What an hour costs in which the job does not run yet."""
+    latency_micro_per_ms: Money = Micros(0)
+    """What each millisecond of round-trip time costs, over the whole job."""
 
     def preferences(self) -> tuple[Preference, ...]:
         """What ranks and never filters. They were read before they were kept."""
         return tuple(preference_of(text) for text in self.prefer)
+
+    def weights(self, redo_ms: MillisSpan) -> Weights:
+        """What things beside the price are worth; `redo_ms`: of work each interruption costs."""
+        return Weights(
+            delay_micro_per_hour=self.delay_micro_per_hour,
+            latency_micro_per_ms=self.latency_micro_per_ms,
+            redo_ms=redo_ms,
+        )
+
+    @property
+    def likes_near(self) -> bool:
+        """Whether it matters how far an owner is, without a limit."""
+        return self.latency_micro_per_ms > 0 or any(
+            each.filter.name == "rtt" for each in self.preferences()
+        )
 
 
 ANY: Final = Choice()

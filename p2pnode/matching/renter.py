@@ -135,7 +135,7 @@ class Renter:
         weights = replace(order.weights, rates=order.choice.rates)
         answers = Hearing(seed=self._random_bytes(16), weights=weights)
         self._market.note_request(order.need)
-        await self.measure(order.wish(self._clock.now()))
+        await self.measure(order.wish(self._clock.now()), likes_near=order.choice.likes_near)
         asked: set[bytes] = set()
         for _ in range(ROUNDS_MAX):
             answers.round += 1
@@ -161,15 +161,16 @@ class Renter:
         if isinstance(error, Unavailable) and not isinstance(error, Refused):
             self._market.note_silent(offer)
 
-    async def measure(self, wish: Wish) -> None:
-        """Know the round trips to owners that fit, where the wish limits them."""
-        offers = self._market.unmeasured(wish)
+    async def measure(self, wish: Wish, *, likes_near: bool = False) -> None:
+        """Know the round trips to owners that fit, where they are limited or liked short."""
+        offers = self._market.unmeasured(wish, likes_near=likes_near)
         if not offers:
             return
         with trio.move_on_after(QUOTE_S):
             async with trio.open_nursery() as nursery:
                 for offer in offers:
                     nursery.start_soon(self._ping, offer)
+        self._market.rank_anew(offers)
 
     async def _ping(self, offer: Offer) -> None:
         for _ in range(PINGS):  # the first may have to dial
