@@ -140,7 +140,9 @@ class JobViews:
         file = self._node.jobs.driver(name).file
         raw = self._node.ports.cabinet.get(f"jobs/{file.id}/auction-{file.attempt}")
         if raw is None:
-            raise LocalFault(f"{file.id} has had no auction yet.")
+            pool = self._node.pools.pool_with(file.id) if file.attempt == 1 else None
+            cure = "" if pool is None else f"p2pnode pool bids {pool.id}"
+            raise LocalFault(f"{file.id} has had no auction of its own yet.", cure)
         return raw
 
     def leases(self) -> LeaseListDocument:

@@ -154,7 +154,7 @@ class Market:
             return (
                 offer.head[0] not in but
                 and self.shut_out(offer, order) is None
-                and misfit(self._as_leased(offer, now), self.known_of(offer)) is None
+                and misfit(self.as_leased(offer, now), self.known_of(offer)) is None
             )
 
         def unmet(offer: Offer) -> int:
@@ -241,7 +241,7 @@ class Market:
         known = self._lease(lease)
         return known is not None and known.reason is not None
 
-    def _as_leased(self, offer: Offer, now: Millis) -> Offer:
+    def as_leased(self, offer: Offer, now: Millis) -> Offer:
         """The offer less what we have leased of it since."""
         leased = self._leased.get(offer.head[0])
         if leased is None:

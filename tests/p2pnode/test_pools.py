@@ -17,7 +17,8 @@ from p2pnode.node import Node
 from protocol.codec import decode
 from protocol.errors import LocalFault
 from protocol.job import Job, seal_job
-from protocol.limits import JOB_BYTES_MAX
+from protocol.limits import AUCTION_BYTES_MAX, JOB_BYTES_MAX
+from protocol.pool import PoolRecord, check_pool
 from protocol.units import Micros, MillisSpan, PublicKey
 from tests.make_job import make_submission
 from tests.make_node import LISTED_S, Party, Started, stop
@@ -207,6 +208,9 @@ async def test_a_renter_that_dies_at_any_moment_has_each_node_once(
     await stop(renter)
     monkeypatch.undo()
     revived = await party.start(party.revive(renter.node))
+    pools = revived.node.pools
+    record = decode(pools.auction_file(pools.file(pool)), PoolRecord, size_max=AUCTION_BYTES_MAX)
+    assert len(check_pool(record, revived.node.net)) == 2
     assert await ended(revived, pool) == "done"
     accepted = [
         lease for owner in owners for lease in owner.node.books.leases() if lease.is_accepted
