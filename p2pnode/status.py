@@ -1,8 +1,10 @@
 """What a running node says of itself, as API documents. Reads the parts, changes nothing."""
 
 import resource
+from typing import Final
 
 import trio
+from msgspec import UNSET, UnsetType, structs
 from msgspec.structs import replace
 
 from p2pnode.api.app import Services
@@ -14,6 +16,7 @@ from p2pnode.api.documents import (
     NetworkDocument,
     OfferDocument,
     OfferListDocument,
+    OfferShowDocument,
     StatusDocument,
 )
 from p2pnode.api.wanted_documents import OfferQuery
@@ -27,9 +30,13 @@ from p2pnode.ports import advert_topics
 from p2pnode.quantities import format_money
 from p2pnode.reputation_views import reputation_of
 from p2pnode.wanted import wish_in
-from protocol.advert import TIERS, ask_for
+from protocol.advert import TIERS, Host, ask_for, remedy_for
+from protocol.errors import LocalFault
 from protocol.gpu_class import GpuClass
 from protocol.units import Millis, MillisSpan
+
+END_CHARACTERS: Final = 4
+"""Of a peer id are enough to name it, if nobody else's ends so."""
 
 
 def services_of(node: Node, *, up_since: Millis) -> Services:
@@ -60,6 +67,7 @@ def services_of(node: Node, *, up_since: Millis) -> Services:
         status=lambda: status_of(node, up_since=up_since),
         search=search_offers,
         arrivals=lambda: arrivals_of(node),
+        offer=lambda name: offer_named(node, name),
         reputation=lambda peer, why, limit: reputation_of(node, peer, why=why, limit=limit),
     )
 
@@ -165,12 +173,45 @@ def _offer_document(offer: Offer) -> OfferDocument:
         region=advert.region,
         money=advert.money,
         asks={tier: ask for tier, ask in asks.items() if ask is not None},
+        tiers=tuple(ask.tier for ask in advert.tiers),
+        gold_remedy_ppm=remedy_for(advert) or None,
+        lease_ms_min=None if advert.lease_ms_min is UNSET else advert.lease_ms_min,
+        lease_ms_max=None if advert.lease_ms_max is UNSET else advert.lease_ms_max,
+        host=_host(advert.host),
         incarnation=advert.incarnation,
         seq=advert.seq,
         issued_ms=advert.issued_ms,
         expires_ms=advert.not_after_ms,
         addresses=advert.addresses,
     )
+
+
+def _host(host: Host | UnsetType) -> dict[str, int | str]:
+    told = {} if host is UNSET else structs.asdict(host)
+    compute = told.pop("compute", UNSET)
+    if compute is not UNSET:
+        told["compute"] = ".".join(map(str, compute))
+    return {name: value for name, value in told.items() if value is not UNSET}
+
+
+def offer_named(node: Node, name: str) -> OfferShowDocument:
+    """What is offered under this key or by this peer, by a beginning or the end of its id.
+
+    Raises LocalFault.
+    """
+    offers = node.book.open_offers(node.ports.clock.now())
+    end = name.rpartition("…")[2]
+    found = [
+        offer
+        for offer in offers
+        if offer.head[0].hex().startswith(name.lower())
+        or (len(end) >= END_CHARACTERS and peer_text(offer.certificate.peer_id).endswith(end))
+    ]
+    owners = {offer.signer for offer in found}
+    if len(owners) != 1:
+        what = "no offer" if not owners else f"offers of {len(owners)} owners"
+        raise LocalFault(f"There are {what} called {name[:64]!a}.", "p2pnode offer search")
+    return OfferShowDocument(items=tuple(_offer_document(offer) for offer in found))
 
 
 def offered(node: Node) -> tuple[str, ...]:

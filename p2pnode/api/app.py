@@ -8,13 +8,14 @@ from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.config import OpenAPIConfig
-from litestar.params import FromQuery
+from litestar.params import FromPath, FromQuery
 from litestar.types import ExceptionHandlersMap
 
 from p2pnode.api.documents import (
     ArrivalListDocument,
     ListedDocument,
     OfferListDocument,
+    OfferShowDocument,
     Problem,
     StatusDocument,
 )
@@ -34,6 +35,8 @@ class Services:
     search: Callable[[OfferQuery], Awaitable[OfferListDocument]]
     """Raises LocalFault."""
     arrivals: Callable[[], ArrivalListDocument]
+    offer: Callable[[str], OfferShowDocument]
+    """Raises LocalFault."""
     listed: Callable[[int, tuple[str, ...]], Awaitable[ListedDocument]]
     """listed(class, regions). Raises Unavailable."""
     reputation: Show
@@ -58,6 +61,10 @@ def build_app(services: Services, others: list[HTTPRouteHandler]) -> Litestar:
     async def arrivals() -> ArrivalListDocument:
         return services.arrivals()
 
+    @get("/v1/offers/{name:str}")
+    async def offer(name: FromPath[str]) -> OfferShowDocument:
+        return services.offer(name)
+
     @get("/v1/directory")
     async def directory(gpu_class: FromQuery[int], region: FromQuery[list[str]]) -> ListedDocument:
         if gpu_class not in CLASSES:
@@ -66,7 +73,7 @@ def build_app(services: Services, others: list[HTTPRouteHandler]) -> Litestar:
 
     return _app(
         [
-            *(healthz, status, offers, directory, arrivals),
+            *(healthz, status, offers, directory, arrivals, offer),
             *reputation_routes(services.reputation),
             *others,
         ]

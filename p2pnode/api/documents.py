@@ -89,6 +89,13 @@ class OfferDocument(Struct, frozen=True, kw_only=True):
     money: str
     asks: dict[str, int]
     """Tier -> posted price in micro-units per GPU-hour; gold is quoted on request."""
+    tiers: tuple[str, ...]
+    gold_remedy_ppm: int | None
+    """Of a gold lease's whole price, let off at least if the host fails its job; null: not told."""
+    lease_ms_min: int | None
+    lease_ms_max: int | None
+    host: dict[str, int | str]
+    """What it tells of cores, memory, disk, bandwidth and driver."""
     incarnation: int
     seq: int
     issued_ms: int
@@ -111,6 +118,13 @@ class OfferListDocument(Struct, frozen=True, kw_only=True):
     """Where none fits: each would be enough, the smallest first."""
     unseen: str = ""
     """What this node did not look at, if anything."""
+
+
+class OfferShowDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode offer show`: all that one owner offers of what was named."""
+
+    schema: str = "p2pnode.offer.show/1"
+    items: tuple[OfferDocument, ...]
 
 
 class ArrivalDocument(Struct, frozen=True, kw_only=True):

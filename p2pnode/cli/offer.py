@@ -3,17 +3,34 @@
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import click
 
 from p2pnode.cli.client import get
-from p2pnode.cli.output import home_option, json_option, note, print_document, print_table, short
+from p2pnode.cli.output import (
+    home_option,
+    json_option,
+    note,
+    print_document,
+    print_table,
+    say,
+    short,
+)
 from p2pnode.cli.since import for_option
 from p2pnode.cli.wanted import constraints_of, money_of, tier_in, wanted_options
 from p2pnode.cli.watching import watch as watch_items
 from p2pnode.cli.why import change_lines
 from p2pnode.home import find_home
-from p2pnode.quantities import format_money, mib_ceil, parse_size, parse_span
+from p2pnode.quantities import (
+    format_money,
+    format_percent,
+    format_span,
+    mib_ceil,
+    parse_size,
+    parse_span,
+)
+from p2pnode.words import instant_words
 
 F = TypeVar("F", bound=Callable[..., Any])
 EXIT_NO_MATCH = 5
@@ -54,6 +71,49 @@ def search(*, limit: int, home: Path | None, as_json: bool, **wanted: Any) -> No
         _print_offers(document, tier_in(wanted).partition(",")[0].replace("any", "silver"))
     if not document["items"]:
         click.get_current_context().exit(EXIT_NO_MATCH)
+
+
+@offer.command()
+@click.argument("name", metavar="NODE|OFFER")
+@home_option
+@json_option
+def show(name: str, home: Path | None, as_json: bool) -> None:
+    """Show all that one node offers: named as `search` prints it, or by an offer's key."""
+    document = get(find_home(home).socket, f"/v1/offers/{quote(name, safe='')}")
+    if as_json:
+        print_document(document)
+        return
+    for item in document["items"]:
+        say(*_lines(item))
+
+
+def _lines(item: dict[str, Any]) -> list[str]:
+    asks = ", ".join(
+        f"{tier} {format_money(item['asks'][tier], item['money'])}/gpu-h"
+        if tier in item["asks"]
+        else f"{tier} on request"
+        for tier in item["tiers"]
+    )
+    lines = [
+        f"offer      {item['key']}",
+        f"node       {item['peer']}",
+        f"account    {item['account']}",
+        f"gpu        {item['units']} x {item['model']} ({item['gpu']}), {item['free']} free",
+        f"vram       {item['vram_mib']} MiB",
+        f"ask        {asks}",
+    ]
+    if item["gold_remedy_ppm"] is not None:
+        share = format_percent(item["gold_remedy_ppm"])
+        lines.append(f"remedy     gold: {share} of the whole price is let off if the host fails")
+    if item["lease_ms_min"] is not None and item["lease_ms_max"] is not None:
+        least, most = (format_span(item[key]) for key in ("lease_ms_min", "lease_ms_max"))
+        lines.append(f"leases     {least} to {most}")
+    told = ", ".join(f"{name} {value}" for name, value in item["host"].items())
+    return [
+        *lines,
+        f"host       {item['isolation']}, {item['region']}" + (f", {told}" if told else ""),
+        f"until      {instant_words(item['expires_ms'])}, unless it is heard of again",
+    ]
 
 
 @offer.command()

@@ -217,8 +217,16 @@ def _state_line(job: dict[str, Any]) -> str:
     if job["state"] in {"staging", "running"} and job["micro_per_gpu_hour"] is not None:
         price = format_money(job["micro_per_gpu_hour"], job["lease_money"])
         why = f" ({job['why']})" if job["why"] else ""
-        return f"{job['state']} on {short(job['owner'])} at {price}/gpu-h{why}"
+        return f"{job['state']} on {short(job['owner'])} at {price}/gpu-h{remedy_words(job)}{why}"
     return ""
+
+
+def remedy_words(job: dict[str, Any]) -> str:
+    """What the owner lets off if its host fails, where it names something."""
+    if not job["remedy_micro"]:
+        return ""
+    named = format_money(Micros(job["remedy_micro"]), job["lease_money"])
+    return f", {named} let off if the host fails"
 
 
 def summary(job: dict[str, Any], output: Path | None) -> str:

@@ -16,7 +16,7 @@ from msgspec.structs import replace as with_fields
 from ledger.bodies import Grant, read_body
 from ledger.entry import read_entry
 from p2pnode.clock import WallClock
-from p2pnode.matching.asking import beyond, request_for, rfq_for, total_of
+from p2pnode.matching.asking import beyond, request_for, rfq_for, total_of, withholds
 from p2pnode.matching.book import Offer
 from p2pnode.matching.let_go import letting_go
 from p2pnode.matching.market import Market
@@ -284,6 +284,8 @@ class Pooling:
             raise NoPool("it does not hold units")
         if beyond(bid.body, order) is not None:
             raise NoPool("it asks more than the limit")
+        if withholds(bid.body, offer):
+            raise NoPool("it names less of a remedy than its advert")
         asked[-1] = Asked(rfq=raw, bid=reply.yes)
         return _Held(offer, question, bid, _price_of(bid.body, order))
 

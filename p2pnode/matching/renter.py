@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from ledger.entry import read_entry
 from ledger.witness_bodies import Cosigned
 from p2pnode.clock import WallClock
-from p2pnode.matching.asking import beyond, request_for, rfq_for
+from p2pnode.matching.asking import beyond, request_for, rfq_for, withholds
 from p2pnode.matching.book import Offer
 from p2pnode.matching.hearing import Hearing
 from p2pnode.matching.hidden_bids import COMMIT_S, Opening
@@ -230,6 +230,9 @@ class Renter:
         else:
             if (limit := beyond(bid.body, order)) is not None:
                 answers.count(limit)
+                return
+            if withholds(bid.body, offer):
+                answers.count("remedy")
                 return
             known = self._market.known_of(offer)
             thought = judged(
