@@ -14,7 +14,7 @@ from p2pnode.hints import change_documents, changes_for, funnel_documents, look_
 from p2pnode.jobs.jobfile import JobFile
 from p2pnode.jobs.jobs import STAGE_MS
 from p2pnode.matching.book import Offer
-from p2pnode.matching.search import funnel
+from p2pnode.matching.funnel import funnel
 from p2pnode.node import Node
 from protocol.auction import Refusal
 from protocol.codec import decode

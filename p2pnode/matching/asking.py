@@ -37,7 +37,7 @@ def rfq_for(
         incarnation=offer.advert.incarnation,
         seq=offer.advert.seq,
         need=order.need,
-        tier=tier_of(offer, order.wish()) or order.tier,
+        tier=tier_of(offer, order.wish(now)) or order.tier,
         start_ms=start,
         end_ms=Millis(start + order.span_ms),
         start_by_ms=UNSET if order.late_ms is None else Millis(start + order.late_ms),

@@ -5,11 +5,13 @@ from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, UnsetType
 
+from p2pnode.matching.judging import HAZARD_PPM_PER_HOUR
 from p2pnode.matching.preferences import Preference, preference_of
 from p2pnode.matching.search import Wish, wish_of
 from protocol.advert import Tier
 from protocol.auction import Need
 from protocol.codec import CurrencyCode, Instant, Money, UInt, Wire
+from protocol.lease import MS_PER_HOUR
 from protocol.scoring import UNWEIGHED, Weights
 from protocol.units import Digest, Micros, Millis, MillisSpan, PublicKey
 
@@ -117,5 +119,6 @@ class Order:
             ),
             rtt_ms_max=None if choice.rtt_ms_max is UNSET else choice.rtt_ms_max,
             image=self.image,
+            bronze_ppm=-(-HAZARD_PPM_PER_HOUR * self.weights.redo_ms // MS_PER_HOUR),
             may_be_busy=self.late_ms is not None or self.start_ms is not None,
         )
