@@ -20,6 +20,7 @@ from p2pnode.links import Links
 from p2pnode.lookout import Lookout
 from p2pnode.matching.book import Book, Offer, Outcome
 from p2pnode.matching.desk import Books, Desk
+from p2pnode.matching.devices import Devices
 from p2pnode.matching.holds import Holds
 from p2pnode.matching.journal import Journal
 from p2pnode.matching.market import Market
@@ -101,6 +102,8 @@ class Node:
     def _build_network(self, bootstrap: dict[PeerId, tuple[str, ...]]) -> None:
         ports = self.ports
         self.book = Book(self.genesis, read=self._read)
+        self.devices = Devices(ports.clock)
+        self.book.follow(self.devices)
         self.feed = Feed(self._take)
         self.peers = Peers(
             own=self.identity.certificate.peer_id,
@@ -367,6 +370,7 @@ class Node:
         if not self.is_light:
             self.offer_sync.meet(peer)
         self.replication.meet(peer)
+        self.lookout.listing.meet(self.peers.lost_since(peer))
 
     def _take(self, publisher: PeerId | None, raw: bytes) -> bool:
         """A sealed advert for our book, and with it where its owner can be reached."""

@@ -17,9 +17,9 @@ from p2pnode.cabinet import Cabinet
 from p2pnode.clock import WallClock
 from p2pnode.execution.meter import is_over, last_tick, last_used
 from p2pnode.gpus import Gpu
+from protocol.advert import device_fingerprint
 from protocol.certificate import read_certificate
 from protocol.lease import charge
-from protocol.signing import digest
 from protocol.tick import Tick
 from protocol.units import Digest, Micros, Millis, MillisSpan, NetId, PeerId, PublicKey, Signature
 from protocol.wire import Sealed
@@ -215,4 +215,4 @@ class OwnBooks:
 
 def fingerprint_of(gpu: Gpu, net: NetId) -> Digest:
     """Commits to the device in this network: the same under every name, and not readable."""
-    return digest("hwid", net + (gpu.device.encode() or gpu.unit))
+    return device_fingerprint(gpu.device.encode() or gpu.unit, net)

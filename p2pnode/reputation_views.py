@@ -6,6 +6,7 @@ from typing import Final
 from ledger.attested import non_deliveries
 from ledger.reasons import Finding, explain
 from ledger.rules import Verdict
+from p2pnode.api.documents import RivalDocument
 from p2pnode.api.reputation_documents import (
     AttestedDocument,
     FindingDocument,
@@ -53,8 +54,19 @@ def reputation_of(
         failures_seen=trust.failures_seen(feed),
         attested=_attested(node, feed, limit),
         offences=tuple(_offence(each, view.epoch) for each in view.verdicts_of(feed)),
+        rivals=rivals_of(node, feed),
         why=tuple(_finding(each, limit) for each in explain(trust, feed, money)) if why else (),
         digest=trust.digest(feed, money).hex(),
+    )
+
+
+def rivals_of(
+    node: Node, owner: PublicKey, marks: tuple[bytes, ...] | None = None
+) -> tuple[RivalDocument, ...]:
+    """Who else offers these GPUs of an owner, or any that it offers."""
+    return tuple(
+        RivalDocument(owner=each.owner.hex(), devices=each.devices, is_first=each.is_first)
+        for each in node.devices.rivals(owner, marks)
     )
 
 

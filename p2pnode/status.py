@@ -28,15 +28,14 @@ from p2pnode.network.peer_text import address_text, peer_text
 from p2pnode.node import Node
 from p2pnode.ports import advert_topics
 from p2pnode.quantities import format_money
-from p2pnode.reputation_views import reputation_of
+from p2pnode.reputation_views import reputation_of, rivals_of
 from p2pnode.wanted import wish_in
-from protocol.advert import TIERS, Host, ask_for, remedy_for
+from protocol.advert import TIERS, Host, ask_for, is_expired, marks_in, remedy_for
 from protocol.errors import LocalFault
 from protocol.gpu_class import GpuClass
 from protocol.units import Millis, MillisSpan
 
-END_CHARACTERS: Final = 4
-"""Of a peer id are enough to name it, if nobody else's ends so."""
+DEVICE_CLAIMED_TWICE: Final = "DEVICE_CLAIMED_TWICE"
 
 
 def services_of(node: Node, *, up_since: Millis) -> Services:
@@ -66,8 +65,8 @@ def services_of(node: Node, *, up_since: Millis) -> Services:
         listed=listed,
         status=lambda: status_of(node, up_since=up_since),
         search=search_offers,
+        offer=lambda key: offer_of(node, key),
         arrivals=lambda: arrivals_of(node),
-        offer=lambda name: offer_named(node, name),
         reputation=lambda peer, why, limit: reputation_of(node, peer, why=why, limit=limit),
     )
 
@@ -125,7 +124,15 @@ def status_of(node: Node, *, up_since: Millis) -> StatusDocument:
 def alerts_of(node: Node) -> tuple[str, ...]:
     """What the owner should look at."""
     stalled = node.desk.pulse.stalled(node.ports.clock.now())
-    return () if stalled is None else (f"{BIDDER_STALLED}: {stalled}",)
+    rivals = node.devices.rivals(node.identity.feed.public)
+    return (
+        *(() if stalled is None else (f"{BIDDER_STALLED}: {stalled}",)),
+        *(
+            f"{DEVICE_CLAIMED_TWICE}: feed {rival.owner.hex()[:16]} offers {rival.devices} of the "
+            "GPUs of this node as its own"
+            for rival in rivals
+        ),
+    )
 
 
 def offers_of(node: Node, wish: Wish, *, limit: int) -> OfferListDocument:
@@ -133,7 +140,7 @@ def offers_of(node: Node, wish: Wish, *, limit: int) -> OfferListDocument:
     offers = node.book.open_offers(node.ports.clock.now())
     found = search(offers, wish, node.market.known_of)
     return OfferListDocument(
-        items=tuple(_offer_document(offer) for offer in found.fits[:limit]),
+        items=tuple(_offer_document(node, offer) for offer in found.fits[:limit]),
         seen=len(offers),
         misfits=found.misfits,
         left_out=max(0, len(found.fits) - limit),
@@ -148,6 +155,7 @@ def arrivals_of(node: Node) -> ArrivalListDocument:
                 key=arrival.head[0].hex(),
                 incarnation=arrival.head[1],
                 seq=arrival.head[2],
+                state="open" if arrival.is_open else "withdrawn",
                 ask_micro=arrival.ask_micro,
                 taken_ms=arrival.taken_ms,
             )
@@ -156,7 +164,22 @@ def arrivals_of(node: Node) -> ArrivalListDocument:
     )
 
 
-def _offer_document(offer: Offer) -> OfferDocument:
+def offer_of(node: Node, key: str) -> OfferShowDocument:
+    """The offer whose key begins so. Raises LocalFault if it is none, or that of several."""
+    now = node.ports.clock.now()
+    found = [each for each in node.book.find(key.lower()) if not is_expired(each.advert, now)]
+    if len(found) != 1:
+        what = f"{len(found)} offers begin" if found else "No offer begins"
+        raise LocalFault(f"{what} with {key[:40]!a} here.", "p2pnode offer search --json")
+    (offer,) = found
+    return OfferShowDocument(
+        offer=_offer_document(node, offer),
+        state="open" if offer.is_open else "withdrawn",
+        heard_ms=offer.taken_ms,
+    )
+
+
+def _offer_document(node: Node, offer: Offer) -> OfferDocument:
     advert = offer.advert
     asks = {tier: ask_for(advert, tier) for tier in TIERS}
     return OfferDocument(
@@ -183,6 +206,8 @@ def _offer_document(offer: Offer) -> OfferDocument:
         issued_ms=advert.issued_ms,
         expires_ms=advert.not_after_ms,
         addresses=advert.addresses,
+        devices=tuple(mark.hex() for mark in marks_in(advert)),
+        rivals=rivals_of(node, offer.signer, marks_in(advert)),
     )
 
 
@@ -192,26 +217,6 @@ def _host(host: Host | UnsetType) -> dict[str, int | str]:
     if compute is not UNSET:
         told["compute"] = ".".join(map(str, compute))
     return {name: value for name, value in told.items() if value is not UNSET}
-
-
-def offer_named(node: Node, name: str) -> OfferShowDocument:
-    """What is offered under this key or by this peer, by a beginning or the end of its id.
-
-    Raises LocalFault.
-    """
-    offers = node.book.open_offers(node.ports.clock.now())
-    end = name.rpartition("…")[2]
-    found = [
-        offer
-        for offer in offers
-        if offer.head[0].hex().startswith(name.lower())
-        or (len(end) >= END_CHARACTERS and peer_text(offer.certificate.peer_id).endswith(end))
-    ]
-    owners = {offer.signer for offer in found}
-    if len(owners) != 1:
-        what = "no offer" if not owners else f"offers of {len(owners)} owners"
-        raise LocalFault(f"There are {what} called {name[:64]!a}.", "p2pnode offer search")
-    return OfferShowDocument(items=tuple(_offer_document(offer) for offer in found))
 
 
 def offered(node: Node) -> tuple[str, ...]:

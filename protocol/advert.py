@@ -27,7 +27,8 @@ from protocol.errors import PeerFault
 from protocol.genesis import Genesis
 from protocol.gpu_class import GpuClass, gpu_class
 from protocol.limits import ADDRESSES_MAX, CERTIFICATE_BYTES_MAX, SURCHARGES_MAX, UNITS_MAX
-from protocol.units import Mebibytes, Millis, NetId, PublicKey
+from protocol.signing import digest
+from protocol.units import Digest, Mebibytes, Millis, NetId, PublicKey
 
 Tier = Literal["gold", "silver", "bronze"]
 TIERS: Final[tuple[Tier, ...]] = ("gold", "silver", "bronze")
@@ -40,6 +41,7 @@ Region = Annotated[str, Meta(min_length=2, max_length=2, pattern=r"\A[A-Z]{2}\Z"
 Address = Annotated[str, Meta(min_length=2, max_length=128, pattern=r"\A/[!-~]+\Z")]
 Addresses = Annotated[tuple[Address, ...], Meta(max_length=ADDRESSES_MAX)]
 Units = Annotated[int, Meta(ge=0, le=UNITS_MAX)]
+DeviceMark = Annotated[bytes, Meta(min_length=8, max_length=8)]
 Bloom = Annotated[bytes, Meta(min_length=64, max_length=64)]
 CALENDAR_SLOTS: Final = 288
 CALENDAR_SLOT_MS: Final = 300_000
@@ -121,6 +123,10 @@ class Advert(Wire, frozen=True, kw_only=True):
     surcharges: (
         Annotated[tuple[Surcharge, ...], Meta(min_length=1, max_length=SURCHARGES_MAX)] | UnsetType
     ) = UNSET
+    devices: (
+        Annotated[tuple[DeviceMark, ...], Meta(min_length=1, max_length=UNITS_MAX)] | UnsetType
+    ) = UNSET
+    """Marks of real GPUs, rising: the same ones in the adverts of two owners contradict."""
     x: Extensions = UNSET
 
 
@@ -175,6 +181,29 @@ def _check_content(advert: Advert, genesis: Genesis) -> None:
     sizes = [] if advert.surcharges is UNSET else [s.units for s in advert.surcharges]
     if any(one >= other for one, other in pairwise(sizes)):
         raise PeerFault("advert.surcharges", "not in rising order of units")
+    devices = marks_in(advert)
+    if len(devices) > advert.units:
+        raise PeerFault("advert.devices", "more than units")
+    if any(one >= other for one, other in pairwise(devices)):
+        raise PeerFault("advert.devices", "not in rising order")
+
+
+def device_fingerprint(device: bytes, net: NetId) -> Digest:
+    """Commits to what a device calls itself: the same for one device in one network. SPEC.md 8.8.
+
+    Not readable, and of no use in another network.
+    """
+    return digest("hwid", net + device)
+
+
+def device_mark(device: str, net: NetId) -> bytes:
+    """What an advert says of a GPU with this UUID: a quarter of its fingerprint. SPEC.md 8.8."""
+    return device_fingerprint(device.encode(), net)[:8]
+
+
+def marks_in(advert: Advert) -> tuple[bytes, ...]:
+    """The marks of the devices that it names; none where it names none."""
+    return () if advert.devices is UNSET else advert.devices
 
 
 def gpu_class_of(advert: Advert) -> GpuClass:

@@ -22,7 +22,8 @@ GENESIS_BYTES_MAX: Final = 2_048
 CERTIFICATE_BYTES_MAX: Final = 1_024
 """A certificate takes about 500; extensions may double it."""
 ADVERT_BYTES_MAX: Final = 6_144
-"""An advert with certificate, calendar, two filters and eight addresses takes about 2,400."""
+"""An advert with certificate, calendar, two filters and eight addresses takes about 2,400,
+and with marks of 64 devices 3,000."""
 SEAL_BYTES: Final = 192
 """What a seal adds to a body: key, signature, kind, version and framing take under 150."""
 FRAME_BYTES_MAX: Final = 262_144

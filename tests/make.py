@@ -123,6 +123,7 @@ def full_advert(**changes: Any) -> Advert:
         coordinate=b"\x01\x02",
         images=bytes(64),
         data=bytes(64),
+        devices=(bytes(8), bytes(7) + b"\x01"),
         surcharges=(Surcharge(units=1, ppm=0), Surcharge(units=2, ppm=50_000)),
         x={"later": "an extension, kept and ignored: \u00e9"},
     )

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from protocol.advert import device_mark
 from protocol.codec import encode
 from protocol.gpu_class import CLASSES, REGION_GROUPS, gpu_class, group_of, topic_index
 from protocol.lease import charge, digest_of_terms
@@ -11,7 +12,7 @@ from protocol.limits import INT_MAX
 from protocol.offers import group_key, root_of
 from protocol.rules import RULES, RULES_DIGEST
 from protocol.signing import digest
-from protocol.units import Mebibytes, Micros, MillisSpan
+from protocol.units import Mebibytes, Micros, MillisSpan, NetId
 from tests import make
 from tests.protocol.auction_cases import (
     auction_cases,
@@ -141,6 +142,15 @@ def offers_vectors() -> dict[str, Any]:
     }
 
 
+def mark_vectors() -> list[dict[str, str]]:
+    devices = ("GPU-5a1f6c2e-0d3b-4c55-9a77-1e8f0c2b7d94", "GPU-1")
+    return [
+        {"net": net.hex(), "device": device, "mark": device_mark(device, net).hex()}
+        for net in (make.NET, NetId(bytes(32)))
+        for device in devices
+    ]
+
+
 def _head(head: tuple[bytes, int, int, bytes]) -> list[str | int]:
     key, incarnation, seq, advert = head
     return [key.hex(), incarnation, seq, advert.hex()]
@@ -164,7 +174,7 @@ def vectors() -> dict[str, dict[str, Any]]:
         },
         "certificate": {"cases": certificate_cases()},
         "classes": class_vectors(),
-        "advert": {"cases": advert_cases()},
+        "advert": {"cases": advert_cases(), "marks": mark_vectors()},
         "offers": offers_vectors(),
         "hello": {"cases": hello_cases()},
         "rfq": {"genesis": encode(make.GENESIS).hex(), "cases": rfq_cases()},

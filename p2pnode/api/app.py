@@ -34,9 +34,9 @@ class Services:
     status: Callable[[], StatusDocument]
     search: Callable[[OfferQuery], Awaitable[OfferListDocument]]
     """Raises LocalFault."""
-    arrivals: Callable[[], ArrivalListDocument]
     offer: Callable[[str], OfferShowDocument]
     """Raises LocalFault."""
+    arrivals: Callable[[], ArrivalListDocument]
     listed: Callable[[int, tuple[str, ...]], Awaitable[ListedDocument]]
     """listed(class, regions). Raises Unavailable."""
     reputation: Show
@@ -61,9 +61,9 @@ def build_app(services: Services, others: list[HTTPRouteHandler]) -> Litestar:
     async def arrivals() -> ArrivalListDocument:
         return services.arrivals()
 
-    @get("/v1/offers/{name:str}")
-    async def offer(name: FromPath[str]) -> OfferShowDocument:
-        return services.offer(name)
+    @get("/v1/offers/{key:str}")
+    async def offer(key: FromPath[str]) -> OfferShowDocument:
+        return services.offer(key)
 
     @get("/v1/directory")
     async def directory(gpu_class: FromQuery[int], region: FromQuery[list[str]]) -> ListedDocument:
@@ -73,7 +73,7 @@ def build_app(services: Services, others: list[HTTPRouteHandler]) -> Litestar:
 
     return _app(
         [
-            *(healthz, status, offers, directory, arrivals, offer),
+            *(healthz, status, offers, offer, directory, arrivals),
             *reputation_routes(services.reputation),
             *others,
         ]

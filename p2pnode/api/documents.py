@@ -72,6 +72,19 @@ class StatusDocument(Struct, frozen=True, kw_only=True):
     up_ms: int
 
 
+class RivalDocument(Struct, frozen=True, kw_only=True):
+    """Another owner that offers some of the same GPUs now, by its own word."""
+
+    owner: str
+    """Its feed key."""
+    devices: int
+    """Of the GPUs."""
+    is_first: bool
+    """Whether this node saw it with them before; other nodes may have seen otherwise."""
+    claim: Literal["claimed"] = "claimed"
+    """How sure this is: one of the two says what is false, and nothing proves which."""
+
+
 class OfferDocument(Struct, frozen=True, kw_only=True):
     """One offer."""
 
@@ -101,6 +114,20 @@ class OfferDocument(Struct, frozen=True, kw_only=True):
     issued_ms: int
     expires_ms: int
     addresses: tuple[str, ...]
+    devices: tuple[str, ...]
+    """Marks of the GPUs, salted for this network; none of simulated ones."""
+    rivals: tuple[RivalDocument, ...]
+    """Who else offers them."""
+
+
+class OfferShowDocument(Struct, frozen=True, kw_only=True):
+    """`p2pnode offer show`."""
+
+    schema: str = "p2pnode.offer.show/1"
+    offer: OfferDocument
+    state: Literal["open", "withdrawn"]
+    heard_ms: int
+    """When this node put it into its book."""
 
 
 class OfferListDocument(Struct, frozen=True, kw_only=True):
@@ -120,19 +147,14 @@ class OfferListDocument(Struct, frozen=True, kw_only=True):
     """What this node did not look at, if anything."""
 
 
-class OfferShowDocument(Struct, frozen=True, kw_only=True):
-    """`p2pnode offer show`: all that one owner offers of what was named."""
-
-    schema: str = "p2pnode.offer.show/1"
-    items: tuple[OfferDocument, ...]
-
-
 class ArrivalDocument(Struct, frozen=True, kw_only=True):
     """When this node put one advert into its book, by its own clock."""
 
     key: str
     incarnation: int
     seq: int
+    state: Literal["open", "withdrawn"]
+    """A withdrawn advert takes the offer out of every search."""
     ask_micro: int | None
     """The silver one."""
     taken_ms: int

@@ -4,6 +4,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from p2pnode.api.documents import RivalDocument
+
 
 class StandingOffence(Struct, frozen=True, kw_only=True):
     """One offence that is proved, and what it costs."""
@@ -86,6 +88,8 @@ class ReputationDocument(Struct, frozen=True, kw_only=True):
     offences: tuple[StandingOffence, ...]
     attested: tuple[AttestedDocument, ...]
     """Periods of leases of the peer of which witnesses say that nothing was delivered."""
+    rivals: tuple[RivalDocument, ...]
+    """Who else offers GPUs that this peer offers now. It moves no number."""
     why: tuple[FindingDocument, ...]
     """Empty unless it was asked for."""
     digest: str

@@ -3,20 +3,11 @@
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 import click
 
 from p2pnode.cli.client import get
-from p2pnode.cli.output import (
-    home_option,
-    json_option,
-    note,
-    print_document,
-    print_table,
-    say,
-    short,
-)
+from p2pnode.cli.output import home_option, json_option, note, print_document, print_table, short
 from p2pnode.cli.since import for_option
 from p2pnode.cli.wanted import constraints_of, money_of, tier_in, wanted_options
 from p2pnode.cli.watching import watch as watch_items
@@ -74,45 +65,58 @@ def search(*, limit: int, home: Path | None, as_json: bool, **wanted: Any) -> No
 
 
 @offer.command()
-@click.argument("name", metavar="NODE|OFFER")
+@click.argument("key")
 @home_option
 @json_option
-def show(name: str, home: Path | None, as_json: bool) -> None:
-    """Show all that one node offers: named as `search` prints it, or by an offer's key."""
-    document = get(find_home(home).socket, f"/v1/offers/{quote(name, safe='')}")
+def show(key: str, home: Path | None, as_json: bool) -> None:
+    """Show one offer by its key, as `offer search --json` names it; a prefix will do."""
+    document = get(find_home(home).socket, f"/v1/offers/{key}")
     if as_json:
         print_document(document)
         return
-    for item in document["items"]:
-        say(*_lines(item))
+    item = document["offer"]
+    lines = {
+        "key": item["key"],
+        "node": item["peer"],
+        "account": item["account"],
+        "state": document["state"],
+        "gpu": f"{item['units']} x {item['model']} ({item['gpu']}), {item['vram_mib']} MiB each",
+        "free": str(item["free"]),
+        "region": item["region"],
+        "isolation": item["isolation"],
+        "until": instant_words(item["expires_ms"]),
+        **_terms(item),
+    }
+    for name, text in lines.items():
+        click.echo(f"{name:<12} {text}")
+    for line in rival_lines(item["rivals"]):
+        click.echo(line)
 
 
-def _lines(item: dict[str, Any]) -> list[str]:
-    asks = ", ".join(
-        f"{tier} {format_money(item['asks'][tier], item['money'])}/gpu-h"
-        if tier in item["asks"]
-        else f"{tier} on request"
+def _terms(item: dict[str, Any]) -> dict[str, str]:
+    """What it costs, for how long it can be had, and what else its owner tells."""
+    asks = item["asks"]
+    lines = {
+        f"{tier} ask": format_money(asks[tier], item["money"]) if tier in asks else "on request"
         for tier in item["tiers"]
-    )
-    lines = [
-        f"offer      {item['key']}",
-        f"node       {item['peer']}",
-        f"account    {item['account']}",
-        f"gpu        {item['units']} x {item['model']} ({item['gpu']}), {item['free']} free",
-        f"vram       {item['vram_mib']} MiB",
-        f"ask        {asks}",
-    ]
+    }
     if item["gold_remedy_ppm"] is not None:
         share = format_percent(item["gold_remedy_ppm"])
-        lines.append(f"remedy     gold: {share} of the whole price is let off if the host fails")
+        lines["gold remedy"] = f"{share} of the whole price, if its host fails the job"
     if item["lease_ms_min"] is not None and item["lease_ms_max"] is not None:
         least, most = (format_span(item[key]) for key in ("lease_ms_min", "lease_ms_max"))
-        lines.append(f"leases     {least} to {most}")
-    told = ", ".join(f"{name} {value}" for name, value in item["host"].items())
+        lines["leases"] = f"{least} to {most}"
+    if item["host"]:
+        lines["host"] = ", ".join(f"{name} {value}" for name, value in item["host"].items())
+    return lines
+
+
+def rival_lines(rivals: list[dict[str, Any]]) -> list[str]:
+    """Who else offers the same GPUs, one line each, with what that is worth."""
     return [
-        *lines,
-        f"host       {item['isolation']}, {item['region']}" + (f", {told}" if told else ""),
-        f"until      {instant_words(item['expires_ms'])}, unless it is heard of again",
+        f"{rival['claim']:<12} feed {rival['owner'][:16]} offers {rival['devices']} of these GPUs "
+        f"too; this node saw it {'before' if rival['is_first'] else 'after'} this owner"
+        for rival in rivals
     ]
 
 
@@ -159,6 +163,8 @@ def _print_offers(document: dict[str, Any], tier: str) -> None:
             ("NODE", "GPU", "VRAM", "FREE", "ASK/GPU-H", "REGION", "ISOLATION"),
             [_row(item, tier) for item in items],
         )
+    for item in items:
+        note(*(f"{short(item['peer'])}: {line}" for line in rival_lines(item["rivals"])))
     note(*change_lines(document))
     fit = len(items) + document["left_out"]
     note(f"{fit} of {document['seen']} offers fit{_because(document['misfits'])}")

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from p2pnode.cli.client import get
+from p2pnode.cli.offer import rival_lines
 from p2pnode.cli.output import home_option, json_option, print_document
 from p2pnode.home import find_home
 from p2pnode.quantities import format_money
@@ -46,6 +47,8 @@ def show(peer: str, why: bool, limit: int, home: Path | None, as_json: bool) -> 
         click.echo(f"{offence['claim']:<12} {offence['rule']}: {offence['what']}{of}")
     for fact in document["attested"]:
         click.echo(f"{fact['claim']:<12} {fact['text']}, lease {fact['lease'][:16]}")
+    for line in rival_lines(document["rivals"]):
+        click.echo(line)
     for finding in document["why"]:
         print_finding(finding)
 

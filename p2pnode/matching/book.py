@@ -55,6 +55,8 @@ class Arrival:
     """When an advert was put into the book, for those who measure how news travels."""
 
     head: OfferHead
+    is_open: bool
+    """Not a withdrawal."""
     ask_micro: int | None
     """The silver one."""
     taken_ms: Millis
@@ -197,6 +199,10 @@ class Book:
         start = 0 if after is None else bisect_right(heads, after, key=lambda head: head[0])
         return heads[start : start + OFFER_HEADS_MAX]
 
+    def find(self, prefix: str) -> list[Offer]:
+        """The offers whose group keys begin so in hexadecimal, withdrawn or not."""
+        return [offer for key, offer in self._offers.items() if key.hex().startswith(prefix)]
+
     def wants(self, head: OfferHead) -> bool:
         """Whether a peer that has this head knows something newer than we do."""
         return self._is_news(head)
@@ -234,6 +240,7 @@ class Book:
         self._arrivals.append(
             Arrival(
                 head=offer.head,
+                is_open=offer.is_open,
                 ask_micro=ask_for(offer.advert, "silver"),
                 taken_ms=offer.taken_ms,
             )

@@ -21,6 +21,8 @@ AGAIN_S: Final = (15.0, 45.0)
 """What was announced while the network was young, or lost, is announced again after these."""
 RETRY_S_MIN: Final = 1.0
 """What nobody took, say because nobody was there yet, is announced again soon, then later."""
+RETRY_S_MAX: Final = 15.0
+"""Half a heartbeat of adverts: by then the other half is left to find who takes it."""
 STEADY_S: Final = 3_600.0
 ANNOUNCE_S: Final = 60
 """For one key, the pace that its takers set included."""
@@ -47,7 +49,10 @@ class Listing:
         self._group = group_of(region)
         self._rng = rng
         self._keys: tuple[Digest, ...] = ()
+        self._is_news = False
         self._changed = trio.Event()
+        self._announced_s = 0.0
+        self._was_taken = True
         self.announced = 0
         self.failed = 0
 
@@ -65,6 +70,16 @@ class Listing:
         )
         if keys != self._keys:
             self._keys = keys
+            self._is_news = True
+            self._changed.set()
+
+    def meet(self, lost_s: float | None) -> None:
+        """There is a new neighbour, which was lost at that time if it was one before.
+
+        What nobody took until now, or what it did not hear meanwhile, is announced soon.
+        """
+        has_missed = lost_s is not None and self._announced_s >= lost_s
+        if self._keys and (has_missed or not self._was_taken):
             self._changed.set()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -77,12 +92,19 @@ class Listing:
             with trio.move_on_after(wait_s):
                 await self._changed.wait()
                 self._changed = trio.Event()
-                waits_s = list(AGAIN_S)
-            if await self._announce_all():
+                if self._is_news:
+                    waits_s = list(AGAIN_S)
+                else:
+                    retry_s = RETRY_S_MIN
+                    await trio.sleep(self._rng.uniform(0, START_S_MAX))
+            self._is_news = False
+            self._announced_s = trio.current_time()
+            self._was_taken = await self._announce_all()
+            if self._was_taken:
                 retry_s = RETRY_S_MIN
             else:
                 waits_s.insert(0, retry_s)
-                retry_s = min(retry_s * 2, AGAIN_S[-1])
+                retry_s = min(retry_s * 2, RETRY_S_MAX)
 
     async def _announce_all(self) -> bool:
         """Whether somebody took each of the keys."""

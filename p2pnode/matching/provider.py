@@ -14,8 +14,18 @@ from p2pnode.clock import WallClock
 from p2pnode.gpus import Gpu
 from p2pnode.matching.strategies import Asks, share_of
 from p2pnode.matching.timetable import ALWAYS, DAY_SLOTS, Timetable
-from protocol.advert import Advert, Host, Isolation, Surcharge, Tier, TierAsk, price_for
+from protocol.advert import (
+    Advert,
+    Host,
+    Isolation,
+    Surcharge,
+    Tier,
+    TierAsk,
+    device_mark,
+    price_for,
+)
 from protocol.auction import Rfq
+from protocol.errors import Unavailable
 from protocol.genesis import Genesis, net_of
 from protocol.gpu_class import gpu_class
 from protocol.signing import Signer, digest
@@ -30,11 +40,13 @@ SPREAD: Final = (0.5, 1.0)
 """Parts of the heartbeat between which each pause is drawn; COALESCE_S comes on top."""
 TOLD_KEPT_MAX: Final = 1_024
 """Adverts that we remember having sent: minutes of a busy owner with many groups."""
+RETRY_S_MIN: Final = 1.0
+"""What could not be announced is announced again soon, then later, at the latest at a heartbeat."""
 FAREWELL_S: Final = 2
 """A node that stops gives its withdrawal this long to leave."""
 
 Announce = Callable[[Advert, bytes], Awaitable[None]]
-"""announce(advert, sealed): hand it to the network."""
+"""announce(advert, sealed): hand it to the network. Raises Unavailable if nothing takes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +61,8 @@ class Shelf:
     driver: str = ""
     """Version; empty where none is known."""
     compute: tuple[int, int] | None = None
+    devices: tuple[str, ...] = ()
+    """What the real ones of them call themselves."""
     surcharges: tuple[Surcharge, ...] = ()
     """As the last advert said them."""
 
@@ -67,6 +81,7 @@ def shelves_of(gpus: tuple[Gpu, ...]) -> tuple[Shelf, ...]:
             units=tuple(gpu.unit for gpu in members),
             driver=members[0].driver,
             compute=members[0].compute,
+            devices=tuple(gpu.device for gpu in members if gpu.device),
         )
         for (model, vram, source), members in sorted(alike.items(), key=lambda pair: pair[0])
     )
@@ -181,6 +196,8 @@ class Provider:
         self._shelves: tuple[Shelf, ...] = ()
         self._changed = trio.Event()
         self.posting = posting
+        self.failed = 0
+        """Adverts that nothing took."""
 
     @property
     def shelves(self) -> tuple[Shelf, ...]:
@@ -239,18 +256,25 @@ class Provider:
         """Announce until cancelled, then withdraw."""
         try:
             self._changed = trio.Event()
-            await self._announce_all("open")
+            retry_s = await self._try_all(0)
             task_status.started()
             while True:
                 await trio.sleep(COALESCE_S)
                 # Owners that a power cut has started together would else all speak together.
-                with trio.move_on_after(self.posting.heartbeat_s * self._rng.uniform(*SPREAD)):
+                rest_s = self.posting.heartbeat_s * self._rng.uniform(*SPREAD)
+                with trio.move_on_after(min(rest_s, retry_s or rest_s)):
                     await self._changed.wait()
                 self._changed = trio.Event()
-                await self._announce_all("open")
+                retry_s = await self._try_all(retry_s)
         finally:
             with trio.move_on_after(FAREWELL_S, shield=True):
                 await self._announce_all("withdrawn")
+
+    async def _try_all(self, retry_s: float) -> float:
+        """Announce; 0 if all of it was taken, else how long to wait before the next attempt."""
+        failed = self.failed
+        await self._announce_all("open")
+        return 0 if failed == self.failed else max(RETRY_S_MIN, 2 * retry_s)
 
     async def _announce_all(self, state: Literal["open", "withdrawn"]) -> None:
         for shelf in self._shelves:
@@ -263,7 +287,11 @@ class Provider:
             while len(self._told) > TOLD_KEPT_MAX:
                 self._told.popitem(last=False)
             self._sealed[shelf.group] = sealed
-            await self._announce(advert, sealed)
+            try:
+                await self._announce(advert, sealed)
+            except Unavailable as error:
+                self.failed += 1
+                log.info("an advert was not published", extra={"why": str(error)})
 
     def _priced(self, shelf: Shelf) -> Shelf:
         """The shelf with what is added for each size of job from now on."""
@@ -306,6 +334,7 @@ class Provider:
             lease_ms_min=posting.lease_ms_min,
             lease_ms_max=posting.lease_ms_max,
             surcharges=shelf.surcharges or UNSET,
+            devices=tuple(sorted(device_mark(each, self._net) for each in shelf.devices)) or UNSET,
             calendar=(
                 hours.slots(now).to_bytes(DAY_SLOTS // 8, "little") if hours.is_bounded else UNSET
             ),

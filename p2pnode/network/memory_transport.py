@@ -44,6 +44,7 @@ class MemoryHub:
         self._link = link
         self._seats: dict[PeerId, _Seat] = {}
         self._pipes: dict[int, tuple[PeerId, PeerId, MemoryStream]] = {}
+        self._apart: set[frozenset[PeerId]] = set()
 
     def sit(self, peer: PeerId, seat: _Seat) -> None:
         """The peer is up."""
@@ -54,8 +55,26 @@ class MemoryHub:
         del self._seats[peer]
         for seat in self._seats.values():
             seat.connected.pop(peer, None)
+        self._reset(lambda ends: peer in ends)
+
+    def cut(self, one: PeerId, other: PeerId) -> None:
+        """Nothing passes between the two until `heal`, and no connection comes about."""
+        ends = frozenset({one, other})
+        self._apart.add(ends)
+        for peer in ends:
+            if (seat := self._seats.get(peer)) is not None:
+                for gone in ends - {peer}:
+                    seat.connected.pop(gone, None)
+        self._reset(lambda pipe: pipe == ends)
+
+    def heal(self) -> None:
+        """Undo every cut; whoever wants to be connected again must connect."""
+        self._apart.clear()
+
+    def _reset(self, is_of: Callable[[frozenset[PeerId]], bool]) -> None:
+        """Break the streams between such peers."""
         for key, (one, other, stream) in list(self._pipes.items()):
-            if peer in {one, other}:
+            if is_of(frozenset({one, other})):
                 stream.reset()
                 del self._pipes[key]
 
@@ -71,7 +90,8 @@ class MemoryHub:
     def join(self, one: PeerId, other: PeerId, addresses: tuple[str, ...]) -> None:
         """Connect two peers. Raises Unavailable if no address leads to the other one."""
         seat = self._seats.get(other)
-        if seat is None or seat.address not in addresses or one == other:
+        is_apart = frozenset({one, other}) in self._apart
+        if seat is None or seat.address not in addresses or one == other or is_apart:
             raise Unavailable("no address leads to the peer")
         seat.connected[one] = None
         self._seats[one].connected[other] = None

@@ -21,8 +21,16 @@ LOOK_S: Final = 0.5
 DIALS_AT_ONCE_MAX: Final = 4
 DIAL_S: Final = 10
 BACKOFF_S_MIN: Final = 1.0
-BACKOFF_S_MAX: Final = 60.0
+BACKOFF_S_MAX: Final = 15.0
+"""Half a heartbeat: when a network heals, offers are seen again within a whole one."""
 KNOWN_MAX: Final = 4_096
+LOST_MAX: Final = 16
+"""Neighbours that are dialled again even if others took their places: a network that was in two
+parts would else stay so, once either has enough of its own."""
+LOST_BELOW: Final = 24
+"""Neighbours with whom none that was lost is dialled: the directory closes what it does not need
+from 32 on, and the two must not undo each other."""
+LOST_S: Final = 24 * 3_600
 
 
 @dataclass(slots=True)
@@ -74,6 +82,12 @@ class Peers:
             for peer, addresses in bootstrap.items()
             if peer != own
         }
+        self._lost: dict[PeerId, float] = {}
+        """Neighbours that are none any more, by when that was seen, oldest first."""
+
+    def lost_since(self, peer: PeerId) -> float | None:
+        """When a new neighbour ceased to be one before, if it was; ask while being told of it."""
+        return self._lost.get(peer)
 
     def learn(self, peer: PeerId, addresses: tuple[str, ...]) -> None:
         """Remember where a peer said it is; what it said last is tried."""
@@ -139,31 +153,49 @@ class Peers:
         async with trio.open_nursery() as nursery:
             if self._local is not None:
                 nursery.start_soon(self._local.run, self._streams.addresses, self.sight)
+            nursery.start_soon(self._notice, on_neighbour)
             task_status.started()
-            await self._keep_connected(on_neighbour)
+            while True:
+                await self._dial_some()
+                await trio.sleep(LOOK_S)
 
-    async def _keep_connected(self, on_neighbour: Callable[[PeerId], None]) -> None:
+    async def _notice(self, on_neighbour: Callable[[PeerId], None]) -> None:
+        """Beside the dials, of which the slowest may take long."""
         before: tuple[PeerId, ...] = ()
         while True:
-            await self._dial_some()
             now = self._streams.neighbours()
             for peer in now:
                 if peer not in before:
                     on_neighbour(peer)
+            self._note_lost(before, now)
             before = now
             await trio.sleep(LOOK_S)
 
+    def _note_lost(self, before: tuple[PeerId, ...], now: tuple[PeerId, ...]) -> None:
+        now_s = trio.current_time()
+        for peer in now:
+            self._lost.pop(peer, None)
+        for peer in before:
+            if peer not in now:
+                self._lost[peer] = now_s
+        over = [peer for peer, at_s in self._lost.items() if now_s - at_s > LOST_S]
+        for peer in over or list(self._lost)[:-LOST_MAX]:
+            del self._lost[peer]
+
     async def _dial_some(self) -> None:
         neighbours = self._streams.neighbours()
-        missing = min(NEIGHBOURS_WANTED - len(neighbours), DIALS_AT_ONCE_MAX)
-        if missing <= 0:
+        is_full = len(neighbours) >= NEIGHBOURS_WANTED
+        if len(neighbours) >= LOST_BELOW:
             return
         now_s = trio.current_time()
         candidates = [
             peer
-            for peer, known in self._known.items()
-            if peer not in neighbours and known.not_before_s <= now_s
+            for peer in (self._lost if is_full else self._known)
+            if (known := self._known.get(peer)) is not None
+            and peer not in neighbours
+            and known.not_before_s <= now_s
         ]
+        missing = 1 if is_full else min(NEIGHBOURS_WANTED - len(neighbours), DIALS_AT_ONCE_MAX)
         async with trio.open_nursery() as nursery:
             for peer in self._rng.sample(candidates, min(missing, len(candidates))):
                 nursery.start_soon(self._dial, peer)

@@ -16,14 +16,19 @@ def bench() -> None:
 
 @bench.command()
 @click.option("--nodes", default=20, show_default=True, help="Owners, each a process; at most 24.")
-@click.option("--changes", default=200, show_default=True, help="Changes of price in all.")
+@click.option("--changes", default=200, show_default=True, help="Prices and withdrawals in all.")
+@click.option("--withdrawals", default=0.2, show_default=True, help="Their share of the changes.")
 @click.option("--per-second", default=2.0, show_default=True, help="Changes in a second, in all.")
-@click.option("--seed", default=1, show_default=True, help="Who changes its price when.")
+@click.option("--seed", default=1, show_default=True, help="Who changes what when.")
 @json_option
-def gossip(nodes: int, changes: int, per_second: float, seed: int, as_json: bool) -> None:  # noqa: PLR0917 - Click hands options over by name
-    """How soon a changed price is in every node's book."""
+def gossip(
+    *, nodes: int, changes: int, withdrawals: float, per_second: float, seed: int, as_json: bool
+) -> None:
+    """How soon a changed price, and a withdrawal, is in every node's book."""
     module = importlib.import_module("testnet.bench.gossip")
-    wish = module.GossipWish(nodes=nodes, changes=changes, per_s=per_second, seed=seed)
+    wish = module.GossipWish(
+        nodes=nodes, changes=changes, per_s=per_second, withdrawals=withdrawals, seed=seed
+    )
     conclude(module.run(wish, note), as_json=as_json)
 
 

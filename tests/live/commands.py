@@ -35,8 +35,11 @@ def document(*arguments: str, code: int = 0) -> Any:
 
 
 @contextmanager
-def up(home: str, variables: dict[str, str] | None = None) -> Iterator[None]:
-    """A node of this home while the block runs, on loopback and without multicast."""
+def up(home: str, variables: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """A node of this home while the block runs, on loopback and without multicast.
+
+    The block may kill it.
+    """
     node = subprocess.Popen(
         [sys.executable, "-m", "p2pnode", "up", "--json", "--home", home],
         stdout=subprocess.PIPE,
@@ -50,10 +53,10 @@ def up(home: str, variables: dict[str, str] | None = None) -> Iterator[None]:
     assert node.stdout is not None
     try:
         assert b"p2pnode.up/1" in b"".join(iter(node.stdout.readline, b"}\n"))
-        yield
+        yield node
     finally:
         node.terminate()
-        assert node.wait(30) in {0, 130, -15}
+        assert node.wait(30) in {0, 130, -15, -9}
         node.stdout.close()
 
 

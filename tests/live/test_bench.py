@@ -33,10 +33,14 @@ def bench(*arguments: str) -> Any:
 @pytest.mark.live
 @pytest.mark.timeout(240)
 def test_gossip_reaches_every_node() -> None:
-    document = bench("gossip", "--nodes", "4", "--changes", "6")
+    document = bench("gossip", "--nodes", "4", "--changes", "8", "--withdrawals", "0.4")
+    figures = document["figures"]
     assert document["name"] == "gossip"
-    assert document["figures"]["pairs"] == 6 * 3
-    assert document["figures"]["pairs_lost"] == 0
+    assert figures["pairs"] == 8 * 3
+    assert figures["pairs_lost"] == 0
+    assert figures["price_pairs"] + figures["withdrawal_pairs"] == figures["pairs"]
+    assert 0 < figures["withdrawals"] < 8
+    assert figures["offers_missing_at_end"] == 0
 
 
 @pytest.mark.live
@@ -114,6 +118,10 @@ def test_who_serves_is_gone_also_if_the_measurement_fails() -> None:
     assert done.stdout == "nobody is left\n", done.stderr
 
 
+def heard(seq: int, ask: int, taken_ms: int, state: str = "open", key: str = "k0") -> Any:
+    return {"key": key, "seq": seq, "ask_micro": ask, "taken_ms": taken_ms, "state": state}
+
+
 def test_a_change_counts_as_known_when_a_later_one_of_its_owner_is() -> None:
     changes = [
         Change(owner=0, ask_micro=10, posted_ms=1_000),
@@ -121,11 +129,49 @@ def test_a_change_counts_as_known_when_a_later_one_of_its_owner_is() -> None:
         Change(owner=0, ask_micro=12, posted_ms=1_200),
     ]
     books = {
-        1: [{"ask_micro": 5, "taken_ms": 1}, {"ask_micro": 12, "taken_ms": 1_300}],
-        0: [],
+        0: [heard(1, 5, 1), heard(2, 10, 1_010), heard(3, 12, 1_210)],
+        1: [heard(1, 5, 1), heard(3, 12, 1_300), heard(7, 11, 1_110, key="k1")],
     }
-    found = [(t.node, t.took_ms, t.is_superseded) for t in travels(changes, books)]
-    assert found == [(1, 300, True), (1, 100, False), (0, None, False)]
+    found = [
+        (travel.change.ask_micro, travel.node, travel.took_ms, travel.is_superseded)
+        for travel in travels(changes, books, {0: "k0", 1: "k1"})
+    ]
+    assert found == [(10, 1, 300, True), (12, 1, 100, False), (11, 0, None, False)]
+
+
+def test_a_withdrawal_has_come_when_the_offer_has_left_the_book() -> None:
+    changes = [
+        Change(owner=0, ask_micro=10, posted_ms=1_000),
+        Change(owner=0, ask_micro=None, posted_ms=2_000),
+        Change(owner=0, ask_micro=12, posted_ms=9_000),
+        Change(owner=0, ask_micro=None, posted_ms=20_000),
+    ]
+    own = [
+        heard(1, 10, 1_010),
+        heard(2, 10, 2_010, "withdrawn"),
+        heard(3, 10, 8_000),
+        heard(4, 12, 9_010),
+        heard(5, 12, 20_010, "withdrawn"),
+        heard(6, 12, 33_000),
+    ]
+    books = {
+        0: own,
+        1: [heard(1, 10, 1_100), heard(2, 10, 2_400, "withdrawn"), heard(4, 12, 9_500)],
+        2: [heard(1, 10, 1_100), heard(3, 10, 8_100), heard(6, 12, 33_100)],
+    }
+    found = travels(changes, books, {0: "k0"})
+    assert [(each.took_ms, each.is_superseded) for each in found if each.node == 1] == [
+        (100, False),
+        (400, False),
+        (500, False),
+        (None, False),
+    ]
+    assert [(each.took_ms, each.is_superseded) for each in found if each.node == 2] == [
+        (100, False),
+        (6_100, True),
+        (24_100, False),
+        (13_100, True),
+    ]
 
 
 def test_a_bar_holds_at_its_bound_and_without_a_figure_it_does_not() -> None:

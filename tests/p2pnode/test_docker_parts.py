@@ -2,7 +2,8 @@
 
 import copy
 import tempfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -256,36 +257,47 @@ def test_records_outlive_the_node(tmp_path: Path) -> None:
     assert (started_runs(tmp_path), unfinished_runs(tmp_path)) == ((RUN.id,), ())
 
 
-def frame(at: str, piece: bytes) -> bytes:
-    body = at.encode() + b" " + piece
-    return bytes([1, 0, 0, 0]) + len(body).to_bytes(4, "big") + body
+@dataclass(frozen=True)
+class Piece:
+    """A line or so, as it lies in Docker's log."""
+
+    at_s: int
+    data: bytes
+    kind: int = 1
+
+    @property
+    def frame(self) -> bytes:
+        instant = f"{datetime.fromtimestamp(self.at_s, UTC):%Y-%m-%dT%H:%M:%S}.000000000Z"
+        body = instant.encode() + b" " + self.data
+        return bytes([self.kind, 0, 0, 0]) + len(body).to_bytes(4, "big") + body
 
 
-def instant(tick: int) -> str:
-    return f"2026-01-01T00:00:00.{tick:09}Z"
-
-
-def sent(pieces: list[tuple[int, bytes]], since: str, *, until: int, chunk: int) -> list[bytes]:
+def sent(pieces: list[Piece], since: str, *, until: int, chunk: int) -> list[bytes]:
     """What Docker sends from `since` on, in chunks, broken off after so many bytes."""
-    first = int(since.partition(".")[2] or 0)
-    data = b"".join(frame(instant(tick), piece) for tick, piece in pieces if tick >= first)[:until]
+    data = b"".join(piece.frame for piece in pieces if piece.at_s >= int(since))[:until]
     return [data[start : start + chunk] for start in range(0, len(data), chunk)]
 
 
+@st.composite
+def written(draw: st.DrawFn) -> list[Piece]:
+    """Two kinds, each in order of its instants; a piece may be written down up to a minute late."""
+    steps = st.tuples(st.sampled_from((1, 2)), st.sampled_from((0, 1, 40)), st.binary(max_size=40))
+    pieces, latest = [], {1: 1_000, 2: 1_000}
+    for kind, step, data in draw(st.lists(steps, max_size=12)):
+        latest[kind] = max(latest[kind] + step, max(latest.values()) - 60)
+        pieces.append(Piece(latest[kind], data, kind))
+    return pieces
+
+
 @given(
-    ticks=st.lists(st.integers(0, 2), max_size=12),
-    payloads=st.lists(st.binary(max_size=40), min_size=12, max_size=12),
+    pieces=written(),
     attempts=st.lists(
         st.tuples(st.integers(0, 500), st.integers(1, 60), st.booleans()), max_size=5
     ),
 )
 def test_each_byte_is_copied_once_however_often_the_copy_breaks_off(
-    ticks: list[int], payloads: list[bytes], attempts: list[tuple[int, int, bool]]
+    pieces: list[Piece], attempts: list[tuple[int, int, bool]]
 ) -> None:
-    pieces, now = [], 1
-    for tick, payload in zip(ticks, payloads, strict=False):
-        now += tick
-        pieces.append((now, payload))
     with tempfile.TemporaryDirectory() as folder:
         space = Workspace(folder=Path(folder))
         for until, chunk, is_orderly in [*attempts, (10**6, 100, True)]:
@@ -298,13 +310,15 @@ def test_each_byte_is_copied_once_however_often_the_copy_breaks_off(
             else:
                 log.close()
         _, kept = read_part(space.log, 0, 1 << 20)
-    assert kept == b"".join(payload for _, payload in pieces)
+    assert kept == b"".join(piece.data for piece in pieces)
 
 
-def test_a_piece_with_an_earlier_instant_than_the_one_before_it_is_kept(tmp_path: Path) -> None:
-    pieces = [(5, b"a"), (9, b"end"), (7, b"b")]  # stdout and stderr are read side by side
+@pytest.mark.parametrize("taken", range(4))
+def test_a_piece_that_docker_writes_down_late_is_kept(taken: int, tmp_path: Path) -> None:
+    # The last, unfinished line of stdout, after a line of stderr that bears a later instant.
+    pieces = [Piece(5, b"a"), Piece(9, b"end", 2), Piece(7, b"b")]
     space = Workspace(folder=tmp_path)
-    for until in (len(frame(instant(5), b"a")), 10**6):
+    for until in (sum(len(piece.frame) for piece in pieces[:taken]), 10**6):
         log = RunLog(space.log, bytes_max=1 << 20)
         copy_of = LogCopy(log, space.folder / "position")
         copy_of.take(sent(pieces, copy_of.open(), until=until, chunk=100))

@@ -21,7 +21,7 @@ from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.node import Node
 from p2pnode.owner_views import OwnerViews
 from p2pnode.receipt_check import verify_receipt
-from p2pnode.status import offer_named, offered
+from p2pnode.status import offer_of, offered
 from protocol.advert import remedy_for
 from protocol.auction import BidReveal
 from protocol.codec import decode
@@ -206,7 +206,7 @@ async def test_an_owner_sets_its_remedy_for_new_leases_and_says_so_beforehand(
     views.set_ask(AskChange(gold_remedy_ppm=250_000))
     assert views.ask().gold_remedy_ppm == 250_000
     await trio.sleep(3)
-    [document] = offer_named(renter.node, offer.head[0].hex()[:8]).items
+    document = offer_of(renter.node, offer.head[0].hex()[:8]).offer
     assert document.gold_remedy_ppm == 250_000
     assert (await ended(renter, running)).state == "done"
     [before] = owner.node.books.leases()

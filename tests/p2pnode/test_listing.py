@@ -136,3 +136,28 @@ async def test_what_failed_is_tried_again_within_a_minute(
     directory.is_down = False
     await trio.sleep(AGAIN_S[-1])
     assert directory.noted
+
+
+async def test_what_nobody_took_is_announced_soon_after_somebody_is_met(
+    listing: Listing,
+    directory: NotedDirectory,
+    nursery: trio.Nursery,
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    directory.is_down = True
+    listing.stock((SMALL,))
+    await nursery.start(listing.run)
+    await trio.sleep(STEADY_S)
+    directory.is_down = False
+    listing.meet(None)
+    await trio.sleep(START_S_MAX)
+    assert directory.noted
+    await trio.sleep(STEADY_S)
+    count = len(directory.noted)
+    listing.meet(None)
+    listing.meet(trio.current_time())
+    await trio.sleep(START_S_MAX)
+    assert len(directory.noted) == count  # these know, or ask those who do
+    listing.meet(trio.current_time() - STEADY_S * 1.1)
+    await trio.sleep(START_S_MAX)
+    assert len(directory.noted) == count + 1

@@ -181,3 +181,23 @@ async def test_a_peer_whose_known_address_swallows_everything_is_found_in_sight(
     await nursery.start(peers.run, met.append)
     await trio.sleep(2 * peers_module.DIAL_S)
     assert met == [peer(2)]
+
+
+@pytest.mark.parametrize(("others", "is_back"), [(8, True), (23, True), (24, False)])
+async def test_a_lost_neighbour_is_dialled_again_until_there_are_very_many_others(
+    nursery: trio.Nursery, autojump_clock: trio.abc.Clock, others: int, is_back: bool
+) -> None:
+    hub = MemoryHub()
+    ours, theirs = make_transport(hub, 1), make_transport(hub, 2)
+    crowd = [make_transport(hub, number) for number in range(10, 10 + others)]
+    for transport in (ours, theirs, *crowd):
+        await nursery.start(transport.run)
+    await nursery.start(make_peers(ours, {peer(2): ("/memory/2",)}).run, lambda _peer: None)
+    await trio.sleep(2)
+    hub.cut(peer(1), peer(2))
+    for transport in crowd:
+        await transport.connect(peer(1), ("/memory/1",))
+    await trio.sleep(3_600)
+    hub.heal()
+    await trio.sleep(peers_module.BACKOFF_S_MAX + 1)
+    assert (peer(2) in ours.neighbours()) is is_back

@@ -58,6 +58,7 @@ ENDED = ReputationDocument(
     good_micro=0,
     bad_micro=0,
     failures_seen=0,
+    rivals=(),
     offences=(
         StandingOffence(
             rule="A4", what="it cheated", evidence="", feed="bbbb", kept_ppm=0, ends_standing=True

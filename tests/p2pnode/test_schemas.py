@@ -24,7 +24,7 @@ from p2pnode.matching.search import Wish
 from p2pnode.money_views import money_views
 from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.reputation_views import reputation_of
-from p2pnode.status import arrivals_of, offers_of, services_of, status_of
+from p2pnode.status import arrivals_of, offer_of, offers_of, services_of, status_of
 from p2pnode.why_views import why_no_match
 from p2pnode.work_views import bids_of, market_of, no_work
 from protocol.errors import LocalFault
@@ -110,6 +110,7 @@ async def test_what_a_node_tells_keeps_to_its_schemas(
         await money.debts(),
         status_of(renter, up_since=EPOCH),
         offers_of(renter, Wish(), limit=9),
+        offer_of(renter, renter.market.offers()[0].head[0].hex()[:6]),
         arrivals_of(renter),
         jobs.list_jobs(9),
         jobs.show(file.id),

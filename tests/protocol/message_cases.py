@@ -132,6 +132,11 @@ def advert_rules() -> list[Case]:
         c("rising surcharges", None, surcharges=steps(1, 2)),
         c("two surcharges for one size", "advert.surcharges", surcharges=steps(2, 2)),
         c("falling surcharges", "advert.surcharges", surcharges=steps(2, 1)),
+        c("as many devices as units", None, devices=(bytes(8), bytes(7) + b"\1")),
+        c("more devices than units", "advert.devices", units=1,
+            devices=(bytes(8), bytes(7) + b"\1")),
+        c("a device twice", "advert.devices", devices=(bytes(8), bytes(8))),
+        c("falling devices", "advert.devices", devices=(bytes(7) + b"\1", bytes(8))),
         c("sealed by a feed that its certificate does not name", "advert.signer", signer=STRANGER),
         c("under a certificate of another network", "certificate.net", of=MAIN,
             certificate=make.CERTIFICATE),
@@ -177,6 +182,7 @@ def advert_shapes() -> list[Case]:
         "coordinate": (bytes(33),),
         "images": (bytes(63),),
         "data": (bytes(65),),
+        "devices": ((), (bytes(7),), (bytes(9),), tuple(bytes([n]) * 8 for n in range(65))),
         "surcharges": ((), tuple(Surcharge(units=n, ppm=1) for n in range(1, 10))),
         "host": (Host(memory_mib=0), Host(driver=""), Host(compute=(8,))),  # type: ignore[arg-type]
     }

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from protocol.advert import Advert, check_advert
+from protocol.advert import Advert, check_advert, device_mark
 from protocol.answers import check_bid, check_refusal, check_takes
 from protocol.auction import (
     Bid,
@@ -280,6 +280,11 @@ def test_only_a_point_of_the_prime_order_group_is_a_sound_key(case: Case) -> Non
 def test_a_peer_id_holds_an_ed25519_key_or_none(case: Case) -> None:
     key = key_of(PeerId(raw(case, "peer_id")))
     assert (key and key.hex()) == case["key"]
+
+
+def test_marks_of_devices_are_those_of_the_vectors() -> None:
+    for row in FILES["advert"]["marks"]:
+        assert device_mark(row["device"], NetId(raw(row, "net"))).hex() == row["mark"], row
 
 
 def test_classes_and_topics_are_those_of_the_vectors() -> None:
