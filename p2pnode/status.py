@@ -35,6 +35,8 @@ from protocol.errors import LocalFault
 from protocol.gpu_class import GpuClass
 from protocol.units import Millis, MillisSpan
 
+END_CHARACTERS: Final = 4
+"""Of a peer id name its node, if no other one ends so."""
 DEVICE_CLAIMED_TWICE: Final = "DEVICE_CLAIMED_TWICE"
 
 
@@ -165,12 +167,16 @@ def arrivals_of(node: Node) -> ArrivalListDocument:
 
 
 def offer_of(node: Node, key: str) -> OfferShowDocument:
-    """The offer whose key begins so. Raises LocalFault if it is none, or that of several."""
+    """The offer whose key begins so, or whose node `offer search` prints so. Raises LocalFault."""
     now = node.ports.clock.now()
     found = [each for each in node.book.find(key.lower()) if not is_expired(each.advert, now)]
+    end = key.rpartition("…")[2]
+    if not found and len(end) >= END_CHARACTERS:
+        open_now = node.book.open_offers(now)
+        found = [each for each in open_now if peer_text(each.certificate.peer_id).endswith(end)]
     if len(found) != 1:
-        what = f"{len(found)} offers begin" if found else "No offer begins"
-        raise LocalFault(f"{what} with {key[:40]!a} here.", "p2pnode offer search --json")
+        what = f"There are {len(found)} offers" if found else "There is no offer"
+        raise LocalFault(f"{what} {key[:64]!a} here.", "p2pnode offer search --json")
     (offer,) = found
     return OfferShowDocument(
         offer=_offer_document(node, offer),

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import click
 
@@ -65,12 +66,12 @@ def search(*, limit: int, home: Path | None, as_json: bool, **wanted: Any) -> No
 
 
 @offer.command()
-@click.argument("key")
+@click.argument("key", metavar="OFFER|NODE")
 @home_option
 @json_option
 def show(key: str, home: Path | None, as_json: bool) -> None:
-    """Show one offer by its key, as `offer search --json` names it; a prefix will do."""
-    document = get(find_home(home).socket, f"/v1/offers/{key}")
+    """Show one offer: by its node, as `offer search` prints it, or by the beginning of its key."""
+    document = get(find_home(home).socket, f"/v1/offers/{quote(key, safe='')}")
     if as_json:
         print_document(document)
         return

@@ -132,7 +132,8 @@ def run(
 
 
 def order_of(money: str, wanted: dict[str, Any]) -> dict[str, Any]:
-    """The options as the API takes them. Raises LocalFault."""
+    """The options as the API takes them; `money`: of the network. Raises LocalFault."""
+    money = money_of(wanted) or money
     return {
         "argv": list(wanted["command"]),
         "variables": variables_of(wanted["env"]),
@@ -140,7 +141,7 @@ def order_of(money: str, wanted: dict[str, Any]) -> dict[str, Any]:
         "input_folder": os.path.abspath(wanted["input_folder"]) if wanted["input_folder"] else None,  # noqa: PTH100
         "nodes": wanted["nodes"],
         **constraints_of(wanted),
-        "money": money_of(wanted) or money,
+        "money": money,
         "time_ms": parse_span(wanted["time_limit"]),
         "memory_mib": mib_ceil(parse_size(wanted["memory"])),
         "cpus_milli": thousandths(wanted["cpus"]),
@@ -156,7 +157,7 @@ def order_of(money: str, wanted: dict[str, Any]) -> dict[str, Any]:
         "lease_ms": parse_span(wanted["lease"]) if wanted["lease"] else None,
         "start_ms": instant_of(wanted["start"]) if wanted["start"] else None,
         "primary": wanted["primary"],
-        **worth_of(wanted),
+        **worth_of(wanted, money),
     }
 
 

@@ -61,8 +61,7 @@ def wanted_options(command: F) -> F:
 def constraints_of(wanted: dict[str, Any]) -> dict[str, Any]:
     """The options as the API takes them; what was not said is left out. Raises LocalFault."""
     tier, *others = _tiers(tier_in(wanted), is_kept=wanted["no_preempt"])
-    sums = _sums(wanted)
-    price, total = sums["--max-price"], sums["--max-total"]
+    price, total = _limits(wanted)
     given = {
         "gpus": wanted["gpus"],
         "vram_mib_min": mib_ceil(parse_size(wanted["vram"])) if wanted["vram"] else None,
@@ -92,39 +91,44 @@ def tier_in(wanted: dict[str, Any]) -> str:
     return named or ("any" if wanted["deadline"] else "silver")
 
 
-def worth_of(wanted: dict[str, Any]) -> dict[str, int]:
-    """What waiting and distance cost the renter, as the API takes it. Raises LocalFault."""
-    sums = _sums(wanted)
-    given = {
-        "delay_micro_per_hour": sums["--value-of-time"],
-        "latency_micro_per_ms": sums["--value-of-rtt"],
-    }
-    return {key: value.micros for key, value in given.items() if value is not None}
+def worth_of(wanted: dict[str, Any], money: str) -> dict[str, int]:
+    """What waiting and distance cost the renter, as the API takes it: in the job's money.
+
+    They rank, so that they must not rule out by their money. Raises LocalFault.
+    """
+    given: dict[str, int] = {}
+    for name, (field, read) in _WORTH.items():
+        if wanted[name]:
+            sum_ = read(wanted[name])
+            if sum_.code != money:
+                option = f"--{name.replace('_', '-')}"
+                raise LocalFault(
+                    f"{option} is in {sum_.code}, and the job in {money}.",
+                    f"say it in {money}, or a limit as --max-total in {sum_.code}",
+                )
+            given[field] = sum_.micros
+    return given
+
+
+_WORTH: Final[dict[str, tuple[str, Callable[[str], Money]]]] = {
+    "value_of_time": ("delay_micro_per_hour", parse_waiting),
+    "value_of_rtt": ("latency_micro_per_ms", parse_nearness),
+}
 
 
 def money_of(wanted: dict[str, Any]) -> str | None:
-    """The money of all sums, if any are named. Raises LocalFault if they differ."""
-    named = [(option, each.code) for option, each in _sums(wanted).items() if each is not None]
-    for option, code in named:
-        if code != named[0][1]:
-            raise LocalFault(f"{named[0][0]} is in {named[0][1]}, {option} in {code}.", "use one")
-    return named[0][1] if named else None
+    """The money of the limits, if any are set. Raises LocalFault if they differ."""
+    codes = list(dict.fromkeys(each.code for each in _limits(wanted) if each is not None))
+    if len(codes) > 1:
+        raise LocalFault(f"--max-price is in {codes[0]}, --max-total in {codes[1]}.", "use one")
+    return codes[0] if codes else None
 
 
-def _sums(wanted: dict[str, Any]) -> dict[str, Money | None]:
-    """Option -> what it names; a search has not all of them."""
-    return {
-        f"--{name.replace('_', '-')}": read(wanted[name]) if wanted.get(name) else None
-        for name, read in _READ.items()
-    }
-
-
-_READ: Final[dict[str, Callable[[str], Money]]] = {
-    "max_price": parse_rate,
-    "max_total": parse_sum,
-    "value_of_time": parse_waiting,
-    "value_of_rtt": parse_nearness,
-}
+def _limits(wanted: dict[str, Any]) -> tuple[Money | None, Money | None]:
+    return (
+        parse_rate(wanted["max_price"]) if wanted["max_price"] else None,
+        parse_sum(wanted["max_total"]) if wanted["max_total"] else None,
+    )
 
 
 def _tiers(text: str, *, is_kept: bool) -> list[str]:

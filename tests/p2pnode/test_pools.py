@@ -14,6 +14,7 @@ from p2pnode.jobs.pools import NODES, RANK
 from p2pnode.matching.renter import Taking
 from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.node import Node
+from p2pnode.why_views import why_no_match
 from protocol.codec import decode
 from protocol.errors import LocalFault
 from protocol.job import Job, seal_job
@@ -86,6 +87,13 @@ async def test_b7_no_node_is_leased_while_another_has_no_offer(
     assert leases(owners) == 0
     assert renter.node.pools.file(pool).why == "no match: 2 of 3 nodes fit at once"
     assert [owner.node.desk.quoted for owner in owners] == [0, 0]
+    told = await why_no_match(renter.node, pool)
+    assert (told.job, told.state, told.is_matched) == (pool, "failed", False)
+    assert told.pool == "no match: 2 of 3 nodes fit at once"
+    assert (told.seen, told.fits) == (2, 2)
+    both = submit(renter.node, 2)
+    assert await ended(renter, both) == "done"
+    assert (await why_no_match(renter.node, both)).is_matched
 
 
 async def test_a_job_waits_for_room_and_starts_when_there_is_some(

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from p2pnode.api.wanted_documents import Constraints
 from p2pnode.auction_check import auction_document
-from p2pnode.cli.run import run
+from p2pnode.cli.run import order_of, run
 from p2pnode.cli.wanted import money_of, worth_of
 from p2pnode.config import Renting
 from p2pnode.matching.book import Offer
@@ -170,9 +170,12 @@ def typed(*words: str) -> dict[str, Any]:
 
 def test_what_is_typed_becomes_weights() -> None:
     given = typed("--value-of-time", "2 USD/h", "--value-of-rtt", "0.001 USD/ms")
-    assert worth_of(given) == {"delay_micro_per_hour": 2_000_000, "latency_micro_per_ms": 1_000}
-    assert money_of(given) == "USD"
-    assert worth_of(typed()) == {}
+    assert worth_of(given, "USD") == {
+        "delay_micro_per_hour": 2_000_000,
+        "latency_micro_per_ms": 1_000,
+    }
+    assert money_of(given) is None
+    assert worth_of(typed(), "USD") == {}
     choice = choice_of(Constraints(), Renting(), "USD", worth=(2_000_000, 1_000))
     assert choice.weights(MillisSpan(7)) == Weights(
         delay_micro_per_hour=Micros(2_000_000),
@@ -189,11 +192,12 @@ def test_what_is_typed_becomes_weights() -> None:
         ("--value-of-rtt", "2 USD/h"),
         ("--value-of-rtt", "dear"),
         ("--value-of-time", "2 USD/h", "--max-total", "1 EUR"),
+        ("--value-of-rtt", "2 EUR/ms"),
     ],
 )
 def test_what_cannot_be_weighed_is_refused(words: tuple[str, ...]) -> None:
     with pytest.raises(LocalFault):
-        money_of(typed(*words))
+        order_of("USD", typed(*words))
 
 
 def test_no_weight_is_below_nothing() -> None:
