@@ -54,8 +54,13 @@ def need_of(wanted: Constraints, limits: JobOrder | None = None) -> Need:
         ) from fault
 
 
-def choice_of(wanted: Constraints, renting: Renting, money: str) -> Choice:
-    """What the renter chooses by. Raises LocalFault."""
+def choice_of(
+    wanted: Constraints, renting: Renting, money: str, *, worth: tuple[int, int] = (0, 0)
+) -> Choice:
+    """What the renter chooses by; `worth`: what an hour and a millisecond are, in micro-units.
+
+    Raises LocalFault.
+    """
     for text in wanted.prefer:
         preference_of(text)
     choice = Choice(
@@ -69,6 +74,8 @@ def choice_of(wanted: Constraints, renting: Renting, money: str) -> Choice:
             for rate in renting.rates
             if rate.worth.code == money != rate.code
         ),
+        delay_micro_per_hour=Micros(worth[0]),
+        latency_micro_per_ms=Micros(worth[1]),
     )
     try:
         return decode(encode(choice), Choice, size_max=JOB_BYTES_MAX)
