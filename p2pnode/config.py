@@ -57,6 +57,8 @@ class Pricing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gold_ask: Money | None = None
     """None: a share of the silver one, as for those below."""
     gold_floor: Money | None = None
+    gold_remedy: int = 100_000
+    """Millionths of a gold lease's whole price, let off if our host fails its job."""
     bronze_ask: Money | None = None
     bronze_floor: Money | None = None
     strategy: str = "fixed"

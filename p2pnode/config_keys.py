@@ -130,6 +130,9 @@ KEYS: Final = {
     "pricing.gold_floor": Key(
         read=read_rate, wanted="a price for one GPU and one hour", example=f'"{RATE_EXAMPLE}"'
     ),
+    "pricing.gold_remedy": Key(
+        read=read_percent("1%", "100%"), wanted="from 1% to 100%", example='"10%"'
+    ),
     "pricing.bronze_ask": Key(
         read=read_rate, wanted="a price for one GPU and one hour", example=f'"{RATE_EXAMPLE}"'
     ),

@@ -108,6 +108,7 @@ def _pricing_text(pricing: Pricing) -> str:
 [pricing]
 {ask}  # for one GPU and one hour
 {prices}
+gold_remedy = {_quoted(format_percent(pricing.gold_remedy))}  # of a gold job that this host fails
 strategy = {_quoted(pricing.strategy)}  # cost-plus, or market-p40 for the 40th of 100 asks
 step = {_quoted(format_percent(pricing.step))}  # a price that moves moves at most so much at once
 step_every = {_quoted(format_span(pricing.step_every))}

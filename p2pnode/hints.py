@@ -10,9 +10,10 @@ import trio
 from p2pnode.api.market_documents import ChangeDocument, FilterDocument
 from p2pnode.lookout import OFFERS_WANTED
 from p2pnode.matching.book import Offer
+from p2pnode.matching.funnel import Sieved
 from p2pnode.matching.options import option_of, option_of_step
 from p2pnode.matching.relaxing import Change, smallest_changes
-from p2pnode.matching.search import KnownOf, Sieved, Wish
+from p2pnode.matching.search import KnownOf, Wish
 from p2pnode.node import Node
 from protocol.units import MillisSpan
 

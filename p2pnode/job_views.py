@@ -40,6 +40,7 @@ from p2pnode.wanted import choice_of, need_of
 from protocol.codec import decode
 from protocol.errors import LocalFault, PeerFault
 from protocol.job import Input, Job, JobLimits
+from protocol.lease import remedy_of
 from protocol.limits import JOB_BYTES_MAX, WITNESSES_MAX
 from protocol.tick import Outcome
 from protocol.units import Micros, Millis, MillisSpan, PublicKey
@@ -142,7 +143,9 @@ class JobViews:
         file = self._node.jobs.driver(name).file
         raw = self._node.ports.cabinet.get(f"jobs/{file.id}/auction-{file.attempt}")
         if raw is None:
-            raise LocalFault(f"{file.id} has had no auction yet.")
+            pool = self._node.pools.pool_with(file.id) if file.attempt == 1 else None
+            cure = "" if pool is None else f"p2pnode pool bids {pool.id}"
+            raise LocalFault(f"{file.id} has had no auction of its own yet.", cure)
         return raw
 
     def leases(self) -> LeaseListDocument:
@@ -186,6 +189,7 @@ class JobViews:
             lease=None if lease is None else lease.id.hex(),
             micro_per_gpu_hour=None if lease is None else lease.request.micro_per_gpu_hour,
             lease_money=None if lease is None else lease.request.money,
+            remedy_micro=0 if lease is None else remedy_of(lease.request),
             money=file.money,
             cost_micro=cost_of(self._node, file),
             outcome=outcome,
@@ -280,7 +284,12 @@ def submission_of(
         image=order.image,
         input=archive,
         need=need_of(order, order),
-        choice=choice_of(order, renting, order.money),
+        choice=choice_of(
+            order,
+            renting,
+            order.money,
+            worth=(order.delay_micro_per_hour, order.latency_micro_per_ms),
+        ),
         tier=order.tier,
         limits=JobLimits(
             time_ms=MillisSpan(order.time_ms),
@@ -374,6 +383,7 @@ def _lease_document(lease: Lease, *, is_owner: bool) -> LeaseDocument:
         micro_per_gpu_hour=lease.request.micro_per_gpu_hour,
         money=lease.request.money,
         tier=lease.request.tier,
+        remedy_micro=remedy_of(lease.request),
         is_accepted=lease.is_accepted,
         reason=lease.reason,
     )

@@ -29,6 +29,12 @@ log = logging.getLogger(__name__)
 _ASK: Final = "owner/ask"
 
 
+REMEDY_PPM_MIN: Final = 10_000
+REMEDY_PPM_MAX: Final = 1_000_000
+"""As `[pricing] gold_remedy` has both."""
+Remedy = Annotated[int, Meta(ge=REMEDY_PPM_MIN, le=REMEDY_PPM_MAX)]
+
+
 class TierPrice(Wire, frozen=True, kw_only=True):
     """What was set for one tier."""
 
@@ -45,6 +51,7 @@ class AskRecord(Wire, frozen=True, kw_only=True):
     prices: Annotated[tuple[TierPrice, ...], Meta(max_length=len(TIERS))] = ()
     strategy: Annotated[str, Meta(pattern=rf"\A({STRATEGY_PATTERN})\Z")] | UnsetType = UNSET
     by_use: Literal["yes", "no"] | UnsetType = UNSET
+    gold_remedy_ppm: Remedy | UnsetType = UNSET
 
 
 class OwnPrices:
@@ -133,6 +140,11 @@ class OwnPrices:
                 prices=tuple(prices[tier] for tier in TIERS if tier in prices),
                 strategy=old.strategy if change.strategy is UNSET else change.strategy,
                 by_use=old.by_use if change.by_use is UNSET else change.by_use,
+                gold_remedy_ppm=(
+                    old.gold_remedy_ppm
+                    if change.gold_remedy_ppm is UNSET
+                    else change.gold_remedy_ppm
+                ),
             )
         )
 
@@ -155,8 +167,14 @@ class OwnPrices:
                 asks=asks,
                 floors={tier: floor_of(self.rule, tier) for tier in TIERS},
                 money=self._money(self._record),
+                remedy_ppm=self._remedy_ppm,
             )
         )
+
+    @property
+    def _remedy_ppm(self) -> int:
+        said = UNSET if self._record is None else self._record.gold_remedy_ppm
+        return self._pricing.gold_remedy if said is UNSET else said
 
     def _keep(self, record: AskRecord) -> None:
         rule = self._rule(record)

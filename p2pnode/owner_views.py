@@ -33,7 +33,7 @@ from p2pnode.matching.replay import replay
 from p2pnode.matching.strategies import STRATEGY_PATTERN, share_of
 from p2pnode.matching.timetable import Window, joined
 from p2pnode.node import Node
-from p2pnode.own_prices import AskRecord, TierPrice
+from p2pnode.own_prices import REMEDY_PPM_MAX, REMEDY_PPM_MIN, AskRecord, TierPrice
 from p2pnode.own_terms import CALENDARS, PauseRecord, read_aside
 from protocol.errors import LocalFault
 from protocol.limits import INT_MAX
@@ -128,6 +128,7 @@ class OwnerViews:
             ),
             strategy=prices.rule.strategy,
             by_use=prices.rule.by_use,
+            gold_remedy_ppm=posting.remedy_ppm if "gold" in posting.tiers else None,
             origin="config.toml" if prices.record is None else "ask set",
             set_ms=None if prices.record is None else prices.record.set_ms,
             paused=pause.paused,
@@ -157,6 +158,14 @@ class OwnerViews:
                 f"{strategy[:40]!a} is no strategy.",
                 "fixed, cost-plus, or market-p1 to market-p99",
             )
+        remedy = change.gold_remedy_ppm
+        if remedy is not None and not REMEDY_PPM_MIN <= remedy <= REMEDY_PPM_MAX:
+            raise LocalFault("A remedy is from 1% to 100%.", "p2pnode ask set --remedy 10%")
+        if remedy is not None and "gold" not in self._terms.posting.tiers:
+            raise LocalFault(
+                "This node offers no gold, which alone has a remedy.",
+                'tiers = ["gold", "silver", "bronze"] under [pricing] of config.toml',
+            )
         ask, floor = (UNSET if price is None else Micros(price) for price in prices)
         given = TierPrice(tier=change.tier, ask_micro=ask, floor_micro=floor)
         by_use: Literal["yes", "no"] = "yes" if change.by_use else "no"
@@ -167,6 +176,7 @@ class OwnerViews:
                 prices=(given,) if ask is not UNSET or floor is not UNSET else (),
                 strategy=UNSET if strategy is None else strategy,
                 by_use=UNSET if change.by_use is None else by_use,
+                gold_remedy_ppm=UNSET if remedy is None else remedy,
             )
         )
         self._terms.wake()

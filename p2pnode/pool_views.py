@@ -6,14 +6,17 @@ from typing import Final
 
 import trio
 
+from p2pnode.api.auction_documents import PoolAuctionDocument
 from p2pnode.api.pool_documents import PoolDocument, PoolListDocument
 from p2pnode.api.wanted_documents import JobOrder
+from p2pnode.auction_check import pool_document, read_record
 from p2pnode.home import host_faults
 from p2pnode.job_views import cost_of, input_of, submission_of, witnesses_of
 from p2pnode.jobs.baggage import FileBaggage
 from p2pnode.jobs.poolfile import PoolFile
 from p2pnode.node import Node
 from protocol.errors import LocalFault
+from protocol.pool import PoolRecord
 
 _FILES: Final = trio.CapacityLimiter(2)
 
@@ -57,6 +60,16 @@ class PoolViews:
     def cancel(self, name: str) -> PoolDocument:
         """End it on all nodes; over when its state says so. Raises LocalFault."""
         return self._document(self._node.pools.cancel(name))
+
+    def auction(self, name: str) -> PoolAuctionDocument:
+        """Whom it asked in its last auction, and whether by the rule. Raises LocalFault."""
+        record = read_record(self.auction_file(name))
+        assert isinstance(record, PoolRecord)
+        return pool_document(record, self._node.net)
+
+    def auction_file(self, name: str) -> bytes:
+        """The record of its last auction, for whoever checks it. Raises LocalFault."""
+        return self._node.pools.auction_file(self._node.pools.file(name))
 
     def _document(self, file: PoolFile) -> PoolDocument:
         pools = self._node.pools

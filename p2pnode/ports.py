@@ -98,6 +98,7 @@ def posting_of(config: Config, genesis: Genesis, ports: Ports) -> Posting:
         memory_mib=ports.host.memory_mib,
         disk_mib=ports.host.disk_mib,
         heartbeat_s=config.network.heartbeat / 1_000,
+        remedy_ppm=pricing.gold_remedy,
         down_kbit_s=config.network.down,
         up_kbit_s=config.network.up,
     )

@@ -15,6 +15,8 @@ SPAN_EXAMPLE: Final = "10m"
 SUM_EXAMPLE: Final = "1.20 USD"
 RATE_EXAMPLE: Final = "0.38 USD/gpu-h"
 ENERGY_EXAMPLE: Final = "0.30 USD/kWh"
+WAITING_EXAMPLE: Final = "2 USD/h"
+NEARNESS_EXAMPLE: Final = "0.001 USD/ms"
 STEP_EXAMPLE: Final = "5%"
 EXCHANGE_EXAMPLE: Final = "EUR=1.08 USD"
 BANDWIDTH_EXAMPLE: Final = "500Mbit/s"
@@ -42,6 +44,8 @@ _BANDWIDTH: Final = re.compile(rf"({_NUMBER})\s*({'|'.join(_BANDWIDTHS)})")
 _MONEY: Final = re.compile(rf"({_NUMBER})\s*([A-Z]{{3,4}})")
 _PER_GPU_HOUR: Final = "/gpu-h"
 _PER_KWH: Final = "/kWh"
+_PER_HOUR: Final = "/h"
+_PER_MS: Final = "/ms"
 
 
 class Money(NamedTuple):
@@ -156,6 +160,24 @@ def parse_energy(text: str) -> Money:
     if amount == text.strip() and _MONEY.fullmatch(amount):
         raise LocalFault(f"{_shown(text)} does not say for how much energy.", cure)
     return _money(text, amount, wanted="price of energy", cure=cure)
+
+
+def parse_waiting(text: str) -> Money:
+    """What an hour costs somebody who waits, in a text like `2 USD/h`. Raises LocalFault."""
+    return _per(text, _PER_HOUR, wanted="price of an hour", example=WAITING_EXAMPLE)
+
+
+def parse_nearness(text: str) -> Money:
+    """What a millisecond of distance costs, in a text like `0.001 USD/ms`. Raises LocalFault."""
+    return _per(text, _PER_MS, wanted="price of a millisecond", example=NEARNESS_EXAMPLE)
+
+
+def _per(text: str, unit: str, *, wanted: str, example: str) -> Money:
+    amount = text.strip().removesuffix(unit)
+    cure = f"write for example {example}"
+    if amount == text.strip():
+        raise _unread(text, wanted, cure)
+    return _money(text, amount, wanted=wanted, cure=cure)
 
 
 def parse_percent(text: str) -> int:

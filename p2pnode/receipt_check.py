@@ -13,7 +13,7 @@ from p2pnode.api.ledger_documents import (
     StatementDocument,
 )
 from p2pnode.known_network import KnownNetwork
-from p2pnode.quantities import format_money
+from p2pnode.quantities import format_money, format_percent
 from p2pnode.words import instant_words
 from protocol.errors import LocalFault, PeerFault
 from protocol.lease import remedy_of
@@ -140,7 +140,9 @@ def _kept(proven: Proven) -> Iterator[StatementDocument]:
     request, kept = proven.request, _delivered(proven)
     if kept.remedy_promised_micro:
         sum_words = format_money(Micros(kept.remedy_promised_micro), request.money)
-        text = f"the owner lets off {sum_words} if its host fails the job"
+        share = 0 if request.remedy_ppm is UNSET else request.remedy_ppm
+        part = f"{sum_words}, {format_percent(share)} of the whole price,"
+        text = f"the owner lets off {part} if its host fails the job"
         yield StatementDocument(class_="proved", by="both", text=text)
     late = "it did not begin"
     if kept.start_delay_ms is not None:

@@ -12,6 +12,7 @@ from p2pnode.jobs.jobs import Jobs
 from p2pnode.jobs.pools import Pools
 from p2pnode.links import Links
 from p2pnode.matching.market import Market
+from p2pnode.matching.order import Order
 from p2pnode.matching.pooling import Pooling
 from p2pnode.matching.renter import Renter
 from p2pnode.matching.search import Wish
@@ -53,14 +54,18 @@ def build_renting(
         region=own_region(config),
     )
     jobs = _jobs(config, identity, genesis, ports, links, keeping, renter, look_around)
+
+    async def measure(order: Order) -> None:
+        wish = order.wish(ports.clock.now())
+        await renter.measure(wish, likes_near=order.choice.likes_near)
+
     pooling = Pooling(
         signer=identity.feed,
         genesis=genesis,
-        offers=market.offers,
-        known_of=market.known_of,
+        market=market,
+        measure=measure,
         region=own_region(config),
         ask=links.ask,
-        bars=keeping.standing.bars,
         random_bytes=ports.random_bytes,
         rng=ports.rng,
         clock=ports.clock,

@@ -4,6 +4,7 @@ import resource
 from typing import Final
 
 import trio
+from msgspec import UNSET, UnsetType, structs
 from msgspec.structs import replace
 
 from p2pnode.api.app import Services
@@ -29,11 +30,13 @@ from p2pnode.ports import advert_topics
 from p2pnode.quantities import format_money
 from p2pnode.reputation_views import reputation_of, rivals_of
 from p2pnode.wanted import wish_in
-from protocol.advert import TIERS, ask_for, is_expired, marks_in
+from protocol.advert import TIERS, Host, ask_for, is_expired, marks_in, remedy_for
 from protocol.errors import LocalFault
 from protocol.gpu_class import GpuClass
 from protocol.units import Millis, MillisSpan
 
+END_CHARACTERS: Final = 4
+"""Of a peer id name its node, if no other one ends so."""
 DEVICE_CLAIMED_TWICE: Final = "DEVICE_CLAIMED_TWICE"
 GPU_UNHEALTHY: Final = "GPU_UNHEALTHY"
 
@@ -166,12 +169,16 @@ def arrivals_of(node: Node) -> ArrivalListDocument:
 
 
 def offer_of(node: Node, key: str) -> OfferShowDocument:
-    """The offer whose key begins so. Raises LocalFault if it is none, or that of several."""
+    """The offer whose key begins so, or whose node `offer search` prints so. Raises LocalFault."""
     now = node.ports.clock.now()
     found = [each for each in node.book.find(key.lower()) if not is_expired(each.advert, now)]
+    end = key.rpartition("…")[2]
+    if not found and len(end) >= END_CHARACTERS:
+        open_now = node.book.open_offers(now)
+        found = [each for each in open_now if peer_text(each.certificate.peer_id).endswith(end)]
     if len(found) != 1:
-        what = f"{len(found)} offers begin" if found else "No offer begins"
-        raise LocalFault(f"{what} with {key[:40]!a} here.", "p2pnode offer search --json")
+        what = f"There are {len(found)} offers" if found else "There is no offer"
+        raise LocalFault(f"{what} {key[:64]!a} here.", "p2pnode offer search --json")
     (offer,) = found
     return OfferShowDocument(
         offer=_offer_document(node, offer),
@@ -197,6 +204,11 @@ def _offer_document(node: Node, offer: Offer) -> OfferDocument:
         region=advert.region,
         money=advert.money,
         asks={tier: ask for tier, ask in asks.items() if ask is not None},
+        tiers=tuple(ask.tier for ask in advert.tiers),
+        gold_remedy_ppm=remedy_for(advert) or None,
+        lease_ms_min=None if advert.lease_ms_min is UNSET else advert.lease_ms_min,
+        lease_ms_max=None if advert.lease_ms_max is UNSET else advert.lease_ms_max,
+        host=_host(advert.host),
         incarnation=advert.incarnation,
         seq=advert.seq,
         issued_ms=advert.issued_ms,
@@ -205,6 +217,14 @@ def _offer_document(node: Node, offer: Offer) -> OfferDocument:
         devices=tuple(mark.hex() for mark in marks_in(advert)),
         rivals=rivals_of(node, offer.signer, marks_in(advert)),
     )
+
+
+def _host(host: Host | UnsetType) -> dict[str, int | str]:
+    told = {} if host is UNSET else structs.asdict(host)
+    compute = told.pop("compute", UNSET)
+    if compute is not UNSET:
+        told["compute"] = ".".join(map(str, compute))
+    return {name: value for name, value in told.items() if value is not UNSET}
 
 
 def offered(node: Node) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 from p2pnode.api.wanted_documents import Constraints, JobOrder, OfferQuery
 from p2pnode.config import Renting
 from p2pnode.matching.drivers import compute_of, driver_for, version_of
-from p2pnode.matching.headroom import VramPlan
+from p2pnode.matching.headroom import HEADROOM_PPM, VramPlan
 from p2pnode.matching.order import Choice, Order
 from p2pnode.matching.preferences import preference_of
 from p2pnode.matching.regions import regions_of
@@ -59,6 +59,8 @@ def need_of(wanted: Constraints, limits: JobOrder | None = None) -> Need:
 def plan_of(wanted: Constraints) -> VramPlan | None:
     """What the job is expected to use of each GPU, if it says so. Raises LocalFault."""
     if not wanted.model_vram_mib:
+        if wanted.headroom_ppm != HEADROOM_PPM:
+            raise LocalFault("A headroom is left beside what a model needs.", "--model-vram 16GiB")
         return None
     if wanted.vram_mib_min > 1:
         raise LocalFault(
@@ -73,8 +75,13 @@ def plan_of(wanted: Constraints) -> VramPlan | None:
         ) from fault
 
 
-def choice_of(wanted: Constraints, renting: Renting, money: str) -> Choice:
-    """What the renter chooses by. Raises LocalFault."""
+def choice_of(
+    wanted: Constraints, renting: Renting, money: str, *, worth: tuple[int, int] = (0, 0)
+) -> Choice:
+    """What the renter chooses by; `worth`: what an hour and a millisecond are, in micro-units.
+
+    Raises LocalFault.
+    """
     for text in wanted.prefer:
         preference_of(text)
     choice = Choice(
@@ -89,6 +96,8 @@ def choice_of(wanted: Constraints, renting: Renting, money: str) -> Choice:
             if rate.worth.code == money != rate.code
         ),
         plan=plan_of(wanted) or UNSET,
+        delay_micro_per_hour=Micros(worth[0]),
+        latency_micro_per_ms=Micros(worth[1]),
     )
     try:
         return decode(encode(choice), Choice, size_max=JOB_BYTES_MAX)

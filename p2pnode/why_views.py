@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from p2pnode.api.market_documents import (
     ChangeDocument,
@@ -14,7 +15,7 @@ from p2pnode.hints import change_documents, changes_for, funnel_documents, look_
 from p2pnode.jobs.jobfile import JobFile
 from p2pnode.jobs.jobs import STAGE_MS
 from p2pnode.matching.book import Offer
-from p2pnode.matching.search import funnel
+from p2pnode.matching.funnel import funnel
 from p2pnode.node import Node
 from protocol.auction import Refusal
 from protocol.codec import decode
@@ -24,8 +25,25 @@ from protocol.wire import unpack
 
 
 async def why_no_match(node: Node, name: str) -> WhyDocument:
-    """What keeps this job from a lease, and what would change that. Raises LocalFault."""
-    file = node.jobs.driver(name).file
+    """What keeps this job from a lease, and what would change that. Raises LocalFault.
+
+    Of a job on several nodes, what one of them needs, and why they are too few.
+    """
+    if name.startswith("pool-"):
+        pool = node.pools.file(name)
+        file, is_over = pool.members[0], pool.state == "granted"
+        document = _document(file, 0) if is_over else await _why_none(node, file)
+        return replace(
+            document,
+            job=pool.id,
+            state=node.pools.state_of(pool),
+            is_matched=is_over,
+            pool=pool.why,
+        )
+    return await _why_none(node, node.jobs.driver(name).file)
+
+
+async def _why_none(node: Node, file: JobFile) -> WhyDocument:
     now = node.ports.clock.now()
     waited = min(file.give_up_ms, now) - (file.give_up_ms - file.patience_ms)
     if is_matched(file):

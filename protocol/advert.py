@@ -54,11 +54,16 @@ CALENDAR_SLOT_MS: Final = 300_000
 Calendar = Annotated[bytes, Meta(min_length=36, max_length=36)]
 
 
+Share = Annotated[int, Meta(ge=1, le=1_000_000)]
+
+
 class TierAsk(Wire, frozen=True, kw_only=True):
     """A tier that is offered; gold is quoted on request and carries no ask."""
 
     tier: Tier
     micro_per_gpu_hour: Money | UnsetType = UNSET
+    remedy_ppm: Share | UnsetType = UNSET
+    """Of gold: what is let off at least of the charge for the whole time if the host fails."""
 
 
 class Surcharge(Wire, frozen=True, kw_only=True):
@@ -190,6 +195,8 @@ def _check_content(advert: Advert, genesis: Genesis) -> None:
     for ask in advert.tiers:
         if (ask.tier == "gold") != (ask.micro_per_gpu_hour is UNSET):
             raise PeerFault("advert.ask", f"{ask.tier}")
+        if ask.tier != "gold" and ask.remedy_ppm is not UNSET:
+            raise PeerFault("advert.ask", f"a remedy at {ask.tier}")
     sizes = [] if advert.surcharges is UNSET else [s.units for s in advert.surcharges]
     if any(one >= other for one, other in pairwise(sizes)):
         raise PeerFault("advert.surcharges", "not in rising order of units")
@@ -285,6 +292,12 @@ def ask_for(advert: Advert, tier: Tier) -> int | None:
         if ask.tier == tier and ask.micro_per_gpu_hour is not UNSET:
             return ask.micro_per_gpu_hour
     return None
+
+
+def remedy_for(advert: Advert) -> int:
+    """What part of a gold lease is let off at least if the host fails it, in millionths."""
+    named = [ask.remedy_ppm for ask in advert.tiers if ask.remedy_ppm is not UNSET]
+    return named[0] if named else 0
 
 
 def price_for(advert: Advert, tier: Tier, gpus: int) -> int | None:

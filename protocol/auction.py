@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from protocol.advert import Isolation, MibCount, Region, Tier
+from protocol.advert import Isolation, MibCount, Region, Share, Tier
 from protocol.codec import (
     CurrencyCode,
     Extensions,
@@ -24,7 +24,7 @@ from protocol.codec import (
 )
 from protocol.errors import PeerFault
 from protocol.genesis import Genesis
-from protocol.lease import Share, Terms, UnitTurns
+from protocol.lease import Terms, UnitTurns
 from protocol.limits import (
     ADVERT_BYTES_MAX,
     JOB_BYTES_MAX,

@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from protocol.advert import Isolation, Tier
+from protocol.advert import Isolation, Share, Tier
 from protocol.codec import (
     CurrencyCode,
     Extensions,
@@ -35,7 +35,6 @@ class UnitTurn(Wire, frozen=True, kw_only=True):
 
 Witnesses = Annotated[tuple[Key, ...], Meta(min_length=1, max_length=WITNESSES_MAX)]
 Quorum = Annotated[int, Meta(ge=1, le=WITNESSES_MAX)]
-Share = Annotated[int, Meta(ge=1, le=1_000_000)]
 """In millionths."""
 UnitTurns = Annotated[tuple[UnitTurn, ...], Meta(min_length=1, max_length=LEASE_UNITS_MAX)]
 

@@ -45,7 +45,7 @@ PAYOUT_CHARACTERS_MAX: Final = 512
 REVEAL_BYTES_MAX: Final = QUOTE_BYTES_MAX + SEAL_BYTES + 512
 """A sealed bid, and what hid it."""
 AUCTION_BYTES_MAX: Final = 1_048_576
-"""A file of at most 64 bids with their questions and 64 refusals."""
+"""A file of at most 64 bids with their questions and 64 refusals; of a pool, 64 adverts and 48."""
 JOB_BYTES_MAX: Final = 65_536
 """A job description with its arguments and environment; larger things belong into the input."""
 JOB_SEAL_BYTES: Final = 48
@@ -82,6 +82,12 @@ RATES_MAX: Final = 32
 """Other money that a renter takes: it pins each rate by hand."""
 BIDS_MAX: Final = 64
 """Bids in one auction: the largest shortlist."""
+POOL_NODES_MAX: Final = 16
+"""Nodes of one job: holds live five seconds, and are asked for one after the other."""
+POOL_OFFERS_MAX: Final = 64
+"""Offers that a job on several nodes chooses among: four for each place."""
+POOL_TRIES_MAX: Final = 3
+"""How often it is tried anew with other owners before the job waits."""
 ARGUMENTS_MAX: Final = 64
 VARIABLES_MAX: Final = 64
 ADVERTS_KEPT_MAX: Final = 16_384
@@ -94,4 +100,9 @@ OFFERS_ASKED_MAX: Final = 32
 """Adverts in one answer: 32 of at most 6.3 kB stay below FRAME_BYTES_MAX."""
 
 assert OFFERS_ASKED_MAX * (ADVERT_BYTES_MAX + SEAL_BYTES + 8) < FRAME_BYTES_MAX
+assert (
+    POOL_OFFERS_MAX * ADVERT_BYTES_MAX
+    + POOL_TRIES_MAX * POOL_NODES_MAX * (QUOTE_BYTES_MAX + REFUSAL_BYTES_MAX)
+    < AUCTION_BYTES_MAX
+)
 assert OFFER_HEADS_MAX * 48 < FRAME_BYTES_MAX

@@ -102,7 +102,7 @@ def full_advert(**changes: Any) -> Advert:
     """An advert with every optional field."""
     everything = advert(
         tiers=(
-            TierAsk(tier="gold"),
+            TierAsk(tier="gold", remedy_ppm=100_000),
             TierAsk(tier="silver", micro_per_gpu_hour=Micros(400_000)),
             TierAsk(tier="bronze", micro_per_gpu_hour=Micros(0)),
         ),

@@ -52,6 +52,7 @@ from tests.protocol.money_cases import (
     reference_vectors,
     reveal_cases,
 )
+from tests.protocol.pool_cases import plan_vectors, pool_cases
 
 FOLDER: Final = Path(__file__).parent.parent / "protocol" / "vectors"
 
@@ -182,6 +183,7 @@ def vectors() -> dict[str, dict[str, Any]]:
         "bid-commit": {"net": net, "cases": commit_cases(), "hidden": hidden_vectors()},
         "bid-reveal": {"net": net, "cases": reveal_cases()},
         "refusal": {"net": net, "cases": refusal_cases()},
+        "pool": {"net": net, "cases": pool_cases(), "plans": plan_vectors()},
         "auction": {
             "net": net,
             "cases": auction_cases(),

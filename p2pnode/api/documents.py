@@ -102,6 +102,13 @@ class OfferDocument(Struct, frozen=True, kw_only=True):
     money: str
     asks: dict[str, int]
     """Tier -> posted price in micro-units per GPU-hour; gold is quoted on request."""
+    tiers: tuple[str, ...]
+    gold_remedy_ppm: int | None
+    """Of a gold lease's whole price, let off at least if the host fails its job; null: not told."""
+    lease_ms_min: int | None
+    lease_ms_max: int | None
+    host: dict[str, int | str]
+    """What it tells of cores, memory, disk, bandwidth and driver."""
     incarnation: int
     seq: int
     issued_ms: int

@@ -72,6 +72,8 @@ class JobDocument(Struct, frozen=True, kw_only=True):
     micro_per_gpu_hour: int | None
     lease_money: str | None
     """What that price is in."""
+    remedy_micro: int
+    """What the owner lets off if its host fails the job; 0 where the lease names nothing."""
     money: str
     """Of the limits and the cost."""
     cost_micro: int
@@ -135,6 +137,8 @@ class LeaseDocument(Struct, frozen=True, kw_only=True):
     micro_per_gpu_hour: int
     money: str
     tier: str
+    remedy_micro: int
+    """What its owner lets off if its host fails the job."""
     is_accepted: bool
     reason: str | None
 

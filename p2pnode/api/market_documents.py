@@ -64,6 +64,8 @@ class WhyDocument(Struct, frozen=True, kw_only=True):
     """Each would be enough, the smallest first; empty where offers fit."""
     unseen: str
     """What this node did not look at, if anything."""
+    pool: str = ""
+    """Of a job on several nodes: why they are too few. All else is about one of them."""
 
 
 class BidDocument(Struct, frozen=True, kw_only=True):

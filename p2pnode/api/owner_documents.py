@@ -151,6 +151,8 @@ class AskShowDocument(Struct, frozen=True, kw_only=True):
     items: tuple[AskLineDocument, ...]
     strategy: str
     by_use: bool
+    gold_remedy_ppm: int | None
+    """Of a gold lease's whole price, let off if this host fails its job; null without gold."""
     origin: Literal["config.toml", "ask set"]
     set_ms: int | None
     """When `ask set` last changed something; null: it did not."""
@@ -177,6 +179,7 @@ class AskChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tier: Literal["gold", "silver", "bronze"] = "silver"
     strategy: str | None = None
     by_use: bool | None = None
+    gold_remedy_ppm: int | None = None
 
 
 class AskSetDocument(Struct, frozen=True, kw_only=True):

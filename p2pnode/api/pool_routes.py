@@ -2,10 +2,11 @@
 
 from typing import Protocol
 
-from litestar import get, post
+from litestar import Response, get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, FromQuery, JSONBody
 
+from p2pnode.api.auction_documents import PoolAuctionDocument
 from p2pnode.api.pool_documents import PoolDocument, PoolListDocument
 from p2pnode.api.wanted_documents import JobOrder
 
@@ -17,6 +18,8 @@ class PoolServices(Protocol):
     def list_pools(self, limit: int) -> PoolListDocument: ...
     def show(self, name: str) -> PoolDocument: ...
     def cancel(self, name: str) -> PoolDocument: ...
+    def auction(self, name: str) -> PoolAuctionDocument: ...
+    def auction_file(self, name: str) -> bytes: ...
 
 
 def pool_routes(services: PoolServices) -> list[HTTPRouteHandler]:
@@ -38,4 +41,12 @@ def pool_routes(services: PoolServices) -> list[HTTPRouteHandler]:
     async def cancel(name: FromPath[str]) -> PoolDocument:
         return services.cancel(name)
 
-    return [submit, list_pools, show, cancel]
+    @get("/v1/pools/{name:str}/bids")
+    async def bids(name: FromPath[str]) -> PoolAuctionDocument:
+        return services.auction(name)
+
+    @get("/v1/pools/{name:str}/auction")
+    async def auction(name: FromPath[str]) -> Response[bytes]:
+        return Response(services.auction_file(name), media_type="application/octet-stream")
+
+    return [submit, list_pools, show, cancel, bids, auction]

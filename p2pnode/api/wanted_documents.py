@@ -99,6 +99,10 @@ class JobOrder(Constraints, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """No lease is taken for longer, and the next one in time; by default one for all of it."""
     start_ms: int | None = None
     """When it is to start; by default as soon as it can."""
+    delay_micro_per_hour: int = 0
+    """What an hour of waiting costs the renter: it ranks, and rules nothing out."""
+    latency_micro_per_ms: int = 0
+    """What each millisecond of round trip costs it, over the whole job."""
     primary: PrimaryUse | None = None
     """What the node's own primary has to do with the job; null: what is configured."""
 

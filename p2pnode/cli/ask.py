@@ -16,7 +16,14 @@ from p2pnode.cli.output import (
 )
 from p2pnode.cli.since import since_option
 from p2pnode.home import find_home
-from p2pnode.quantities import format_money, format_span, parse_rate, parse_span
+from p2pnode.quantities import (
+    format_money,
+    format_percent,
+    format_span,
+    parse_percent,
+    parse_rate,
+    parse_span,
+)
 from p2pnode.words import instant_words
 from protocol.errors import LocalFault
 from protocol.units import MillisSpan
@@ -62,6 +69,9 @@ def _notes(document: dict[str, Any]) -> list[str]:
             f"set at {instant_words(document['set_ms'])}, before config.toml; "
             "undo: p2pnode ask reset"
         )
+    if document["gold_remedy_ppm"] is not None:
+        share = format_percent(document["gold_remedy_ppm"])
+        lines.append(f"gold lets off {share} of a lease's whole price if this host fails its job")
     if document["paused"]:
         until = document["paused_until_ms"]
         lines.append(
@@ -90,6 +100,9 @@ def _notes(document: dict[str, Any]) -> list[str]:
     "--tier", type=click.Choice(["gold", "silver", "bronze"]), default="silver", show_default=True
 )
 @click.option("--strategy", help="fixed, cost-plus, or market-p40 for the 40th of 100 asks.")
+@click.option(
+    "--remedy", help="Part of a gold lease's price, let off if this host fails its job: 10%."
+)
 @click.option("--by-use/--not-by-use", default=None, help="Whether use moves the price.")
 @home_option
 @json_option
@@ -98,6 +111,7 @@ def set_price(
     floor: str | None,
     tier: str,
     strategy: str | None,
+    remedy: str | None,
     by_use: bool | None,
     home: Path | None,
     as_json: bool,
@@ -108,6 +122,8 @@ def set_price(
     """
     rates = {"micro_per_gpu_hour": price, "floor_micro": floor}
     change: dict[str, Any] = {"tier": tier, "strategy": strategy, "by_use": by_use}
+    if remedy is not None:
+        change["gold_remedy_ppm"] = parse_percent(remedy)
     for key, text in rates.items():
         if text is not None:
             rate = parse_rate(text)
@@ -120,7 +136,8 @@ def set_price(
     if as_json:
         print_document(answer)
     else:
-        what = " ".join(filter(None, (tier, price, floor and f"floor {floor}", strategy)))
+        named = (floor and f"floor {floor}", strategy, remedy and f"remedy {remedy}")
+        what = " ".join(filter(None, (tier, price, *named)))
         say(f"ask {what}, applies {answer['applies']}")
 
 

@@ -31,25 +31,30 @@ def auction() -> None:
 @home_option
 @json_option
 def verify(source: str, network: str | None, home: Path | None, as_json: bool) -> None:
-    """Check SOURCE, a file from `job bids JOB --save FILE`, or a job of the node that runs here.
+    """Check SOURCE: a file from `job bids` or `pool bids --save FILE`, or a job of the node here.
 
     Prints what each bid was expected to cost, term by term, in the order in which the rule tries
-    them. Exit code 1 if the renter chose otherwise, with the bid that was to win.
+    them. Exit code 1 if the renter chose otherwise, with the bid that was to win. Of a job on
+    several nodes, prints the offers, and whom it asked to hold its GPUs.
     """
     here, file = find_home(home), Path(source)
     if file.exists() or "/" in source:
         raw = read_file(file, size_max=AUCTION_BYTES_MAX, what="the record of an auction")
     else:
-        raw = get_bytes(here.socket, f"/v1/jobs/{source}/auction")
+        kind = "pools" if source.startswith("pool-") else "jobs"
+        raw = get_bytes(here.socket, f"/v1/{kind}/{source}/auction")
     known = importlib.import_module("p2pnode.known_network").known_network(network, here)
     found = importlib.import_module("p2pnode.auction_check").verify_auction(raw, known)
     document = importlib.import_module("msgspec").to_builtins(found)
     if as_json:
         print_document(document)
     else:
-        print_bids(document["auction"])
+        if document["pool"] is None:
+            print_bids(document["auction"])
+        else:
+            print_pool_bids(document["pool"])
         say(*network_lines(found.network))
-    if not found.auction.is_by_the_rule:
+    if not (found.pool or found.auction).is_by_the_rule:
         click.get_current_context().exit(EXIT_DEVIATES)
 
 
@@ -73,8 +78,44 @@ def print_bids(document: dict[str, Any]) -> None:
         print_table(("TRY", "BID", "OWNER", "MICRO/GPU-H", *map(str.upper, TERMS)), rows)
     for refusal in document["refusals"]:
         say(f"refused by {refusal['owner'][:12]}: {refusal['reason']} {refusal['detail']}".rstrip())
+    _print_verdict(document)
+
+
+def print_pool_bids(document: dict[str, Any]) -> None:
+    """What was chosen among, who was asked, and the verdict."""
+    rows = [
+        (
+            each["key"][:12],
+            each["owner"][:12],
+            each["account"][:12],
+            str(each["places"]),
+            str(each["score_micro"]),
+        )
+        for each in document["offers"]
+    ]
+    if rows:
+        print_table(("OFFER", "OWNER", "ACCOUNT", "NODES", "SCORE"), rows)
+    ranks = {digest: rank for rank, digest in enumerate(document["chosen"])}
+    asked = [
+        (
+            str(each["turn"]),
+            each["key"][:12],
+            f"{each['answer']} {each['reason']}".strip(),
+            (each["bid"] or "-")[:12],
+            "-" if each["bid"] is None else str(each["micro_per_gpu_hour"]),
+            str(ranks.get(each["bid"], "-")),
+        )
+        for each in document["asked"]
+    ]
+    if asked:
+        print_table(("TRY", "OFFER", "ANSWER", "BID", "MICRO/GPU-H", "RANK"), asked)
+    _print_verdict(document)
+
+
+def _print_verdict(document: dict[str, Any]) -> None:
     wrong = document["deviation"]
     if wrong is None:
-        say(f"by the rule   scoring rule {document['rule']}")
+        pool = f", pool rule {document['pool_rule']}" if "pool_rule" in document else ""
+        say(f"by the rule   scoring rule {document['rule']}{pool}")
     else:
         say(f"DEVIATES      {wrong['rule']}: {wrong['text']}")

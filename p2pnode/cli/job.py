@@ -67,6 +67,9 @@ def show(name: str, home: Path | None, as_json: bool) -> None:
         return
     for key in ("id", "state", "why", "attempt", "owner", "lease", "log_path"):
         say(f"{key:<10} {document[key]}")
+    if document["remedy_micro"]:
+        named = format_money(Micros(document["remedy_micro"]), document["lease_money"])
+        say(f"{'remedy':<10} {named} let off if the host fails")
     if at := document["primary"]:
         say(f"{'primary':<10} {at['use']}: {at['phase']} {at['why']}".rstrip())
     say(f"{'vram':<10} {vram_text(document['vram'])}")

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import click
 
@@ -13,7 +14,14 @@ from p2pnode.cli.wanted import constraints_of, money_of, tier_in, wanted_options
 from p2pnode.cli.watching import watch as watch_items
 from p2pnode.cli.why import change_lines
 from p2pnode.home import find_home
-from p2pnode.quantities import format_money, mib_ceil, parse_size, parse_span
+from p2pnode.quantities import (
+    format_money,
+    format_percent,
+    format_span,
+    mib_ceil,
+    parse_size,
+    parse_span,
+)
 from p2pnode.words import instant_words
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -58,12 +66,12 @@ def search(*, limit: int, home: Path | None, as_json: bool, **wanted: Any) -> No
 
 
 @offer.command()
-@click.argument("key")
+@click.argument("key", metavar="OFFER|NODE")
 @home_option
 @json_option
 def show(key: str, home: Path | None, as_json: bool) -> None:
-    """Show one offer by its key, as `offer search --json` names it; a prefix will do."""
-    document = get(find_home(home).socket, f"/v1/offers/{key}")
+    """Show one offer: by its node, as `offer search` prints it, or by the beginning of its key."""
+    document = get(find_home(home).socket, f"/v1/offers/{quote(key, safe='')}")
     if as_json:
         print_document(document)
         return
@@ -78,12 +86,30 @@ def show(key: str, home: Path | None, as_json: bool) -> None:
         "region": item["region"],
         "isolation": item["isolation"],
         "until": instant_words(item["expires_ms"]),
-        **{f"{tier} ask": format_money(ask, item["money"]) for tier, ask in item["asks"].items()},
+        **_terms(item),
     }
     for name, text in lines.items():
         click.echo(f"{name:<12} {text}")
     for line in rival_lines(item["rivals"]):
         click.echo(line)
+
+
+def _terms(item: dict[str, Any]) -> dict[str, str]:
+    """What it costs, for how long it can be had, and what else its owner tells."""
+    asks = item["asks"]
+    lines = {
+        f"{tier} ask": format_money(asks[tier], item["money"]) if tier in asks else "on request"
+        for tier in item["tiers"]
+    }
+    if item["gold_remedy_ppm"] is not None:
+        share = format_percent(item["gold_remedy_ppm"])
+        lines["gold remedy"] = f"{share} of the whole price, if its host fails the job"
+    if item["lease_ms_min"] is not None and item["lease_ms_max"] is not None:
+        least, most = (format_span(item[key]) for key in ("lease_ms_min", "lease_ms_max"))
+        lines["leases"] = f"{least} to {most}"
+    if item["host"]:
+        lines["host"] = ", ".join(f"{name} {value}" for name, value in item["host"].items())
+    return lines
 
 
 def rival_lines(rivals: list[dict[str, Any]]) -> list[str]:

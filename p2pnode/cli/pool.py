@@ -4,10 +4,11 @@ from pathlib import Path
 
 import click
 
-from p2pnode.cli.client import get, post
+from p2pnode.cli.auction import print_pool_bids
+from p2pnode.cli.client import get, get_bytes, post
 from p2pnode.cli.output import home_option, json_option, note, print_document, print_table, say
 from p2pnode.cli.several import pool_summary
-from p2pnode.home import find_home
+from p2pnode.home import find_home, write_new
 from p2pnode.quantities import format_money
 from protocol.units import Micros
 
@@ -69,3 +70,24 @@ def cancel(name: str, home: Path | None, as_json: bool) -> None:
         print_document(document)
     else:
         say(pool_summary(document))
+
+
+@pool.command()
+@click.argument("name", metavar="POOL")
+@click.option(
+    "--save",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the auction's record to this new file, for `auction verify` anywhere.",
+)
+@home_option
+@json_option
+def bids(name: str, save: Path | None, home: Path | None, as_json: bool) -> None:
+    """Show which owners were asked for its nodes, and check that the choice followed the rule."""
+    node = find_home(home).socket
+    if save is not None:
+        write_new(save, get_bytes(node, f"/v1/pools/{name}/auction"))
+    document = get(node, f"/v1/pools/{name}/bids")
+    if as_json:
+        print_document(document)
+    else:
+        print_pool_bids(document)

@@ -13,7 +13,7 @@ from p2pnode.cli.exits import ENDED, EXIT_NO_MATCH, exit_code
 from p2pnode.cli.output import home_option, json_option, note, print_document, say, short
 from p2pnode.cli.preset import with_preset
 from p2pnode.cli.several import run_on_several
-from p2pnode.cli.wanted import constraints_of, instant_of, money_of, wanted_options
+from p2pnode.cli.wanted import constraints_of, instant_of, money_of, wanted_options, worth_of
 from p2pnode.cli.why import print_hint
 from p2pnode.execution.run_log import gap_line
 from p2pnode.home import find_home
@@ -80,6 +80,16 @@ POLL_S = 0.2
 @click.option("--lease", help="Take leases of at most this, for example 1h, and renew them.")
 @click.option("--start", help="When to start, for example 2026-12-24T20:00Z; for --tier gold.")
 @click.option(
+    "--value-of-time",
+    help="What an hour of waiting costs you, for example '2 USD/h': a dearer node that starts "
+    "sooner may win.",
+)
+@click.option(
+    "--value-of-rtt",
+    help="What each millisecond of round trip costs you over the whole job, for example "
+    "'0.001 USD/ms': a dearer node that is nearer may win.",
+)
+@click.option(
     "--primary",
     type=click.Choice(["never", "first", "only", "fallback"]),
     help="Your own cluster: before the market, instead of it, or where nobody there fits.",
@@ -122,7 +132,8 @@ def run(
 
 
 def order_of(money: str, wanted: dict[str, Any]) -> dict[str, Any]:
-    """The options as the API takes them. Raises LocalFault."""
+    """The options as the API takes them; `money`: of the network. Raises LocalFault."""
+    money = money_of(wanted) or money
     return {
         "argv": list(wanted["command"]),
         "variables": variables_of(wanted["env"]),
@@ -130,7 +141,7 @@ def order_of(money: str, wanted: dict[str, Any]) -> dict[str, Any]:
         "input_folder": os.path.abspath(wanted["input_folder"]) if wanted["input_folder"] else None,  # noqa: PTH100
         "nodes": wanted["nodes"],
         **constraints_of(wanted),
-        "money": money_of(wanted) or money,
+        "money": money,
         "time_ms": parse_span(wanted["time_limit"]),
         "memory_mib": mib_ceil(parse_size(wanted["memory"])),
         "cpus_milli": thousandths(wanted["cpus"]),
@@ -146,6 +157,7 @@ def order_of(money: str, wanted: dict[str, Any]) -> dict[str, Any]:
         "lease_ms": parse_span(wanted["lease"]) if wanted["lease"] else None,
         "start_ms": instant_of(wanted["start"]) if wanted["start"] else None,
         "primary": wanted["primary"],
+        **worth_of(wanted, money),
     }
 
 
@@ -206,8 +218,16 @@ def _state_line(job: dict[str, Any]) -> str:
     if job["state"] in {"staging", "running"} and job["micro_per_gpu_hour"] is not None:
         price = format_money(job["micro_per_gpu_hour"], job["lease_money"])
         why = f" ({job['why']})" if job["why"] else ""
-        return f"{job['state']} on {short(job['owner'])} at {price}/gpu-h{why}"
+        return f"{job['state']} on {short(job['owner'])} at {price}/gpu-h{remedy_words(job)}{why}"
     return ""
+
+
+def remedy_words(job: dict[str, Any]) -> str:
+    """What the owner lets off if its host fails, where it names something."""
+    if not job["remedy_micro"]:
+        return ""
+    named = format_money(Micros(job["remedy_micro"]), job["lease_money"])
+    return f", {named} let off if the host fails"
 
 
 def summary(job: dict[str, Any], output: Path | None) -> str:

@@ -11,10 +11,12 @@ from p2pnode.quantities import (
     Money,
     mib_ceil,
     parse_bandwidth,
+    parse_nearness,
     parse_rate,
     parse_size,
     parse_span,
     parse_sum,
+    parse_waiting,
 )
 from protocol.errors import LocalFault
 
@@ -49,7 +51,9 @@ OPTIONS: Final = (
     click.option("--deadline", help="Over by then: 8h from now, or 2026-12-24T20:00Z."),
     click.option("--reliability", help="Least share of leases kept, for example 0.97."),
     click.option("--max-rtt", help="Longest round trip to the node, for example 80ms."),
-    click.option("--prefer", multiple=True, help="Rank by: region=DE, model=H100:20%; repeatable."),
+    click.option(
+        "--prefer", multiple=True, help="Rank by: region=DE, rtt=40ms, model=H100:20%; repeatable."
+    ),
 )
 
 
@@ -99,6 +103,31 @@ def tier_in(wanted: dict[str, Any]) -> str:
     """The tiers that were named, or what is meant without."""
     named: str | None = wanted["tier"]
     return named or ("any" if wanted["deadline"] else "silver")
+
+
+def worth_of(wanted: dict[str, Any], money: str) -> dict[str, int]:
+    """What waiting and distance cost the renter, as the API takes it: in the job's money.
+
+    They rank, so that they must not rule out by their money. Raises LocalFault.
+    """
+    given: dict[str, int] = {}
+    for name, (field, read) in _WORTH.items():
+        if wanted[name]:
+            sum_ = read(wanted[name])
+            if sum_.code != money:
+                option = f"--{name.replace('_', '-')}"
+                raise LocalFault(
+                    f"{option} is in {sum_.code}, and the job in {money}.",
+                    f"say it in {money}, or a limit as --max-total in {sum_.code}",
+                )
+            given[field] = sum_.micros
+    return given
+
+
+_WORTH: Final[dict[str, tuple[str, Callable[[str], Money]]]] = {
+    "value_of_time": ("delay_micro_per_hour", parse_waiting),
+    "value_of_rtt": ("latency_micro_per_ms", parse_nearness),
+}
 
 
 def money_of(wanted: dict[str, Any]) -> str | None:

@@ -24,14 +24,15 @@ CURES = {
 
 
 @click.command()
-@click.argument("what", metavar="JOB|no-work")
+@click.argument("what", metavar="JOB|POOL|no-work")
 @since_option("24h")
 @home_option
 @json_option
 def why(what: str, since_ms: int, home: Path | None, as_json: bool) -> None:
     """Say why JOB has no match, or why this owner has no work, and what would change that.
 
-    A job's funnel is that of the offers in this node's book now.
+    A job's funnel is that of the offers in this node's book now; that of a POOL, a job on several
+    nodes, is of what one of them needs.
     """
     node = find_home(home).socket
     if what == NO_WORK:
@@ -52,6 +53,8 @@ def why_lines(document: dict[str, Any]) -> list[str]:
         return [f"{document['job']} is {document['state']}: it has had a match"]
     waited, patience = (_span(document[key]) for key in ("waited_ms", "patience_ms"))
     lines = [f"{document['job']} has no match (waited {waited} of {patience})"]
+    if document["pool"]:
+        lines.append(f"  {document['pool']}; of what one node needs:")
     lines += _funnel_lines(document)
     for reason, count in document["shut_out"].items():
         lines.append(f"  {count} more are not asked: {reason}")

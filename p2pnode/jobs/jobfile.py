@@ -6,7 +6,7 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
 from p2pnode.cabinet import Cabinet
-from p2pnode.matching.order import ANY, Choice, Order
+from p2pnode.matching.order import ANY, START_MS, Choice, Order
 from p2pnode.matching.renter import Taking
 from p2pnode.matching.search import Wish, converted
 from protocol.advert import Tier
@@ -27,7 +27,6 @@ from protocol.codec import (
 from protocol.job import Input, Job, digest_of_job
 from protocol.lease import Quorum, Witnesses
 from protocol.limits import JOB_BYTES_MAX, OUTCOME_BYTES_MAX, SEAL_BYTES
-from protocol.scoring import Weights
 from protocol.tick import Outcome
 from protocol.units import Micros, Millis, MillisSpan, PublicKey
 from protocol.wire import Envelope
@@ -161,29 +160,42 @@ class JobFile(Wire, frozen=True, kw_only=True):
         resting = (each.owner for each in self.resting if each.until_ms > now)
         total = None if self.total_max is UNSET else self.total_max - self.paid_micro
         job = decode(self.job, Job, size_max=JOB_BYTES_MAX)
+        tier, *others = _tiers_in_time(self, now)
         return Order(
             need=self.need,
-            tier=self.tier,
+            tier=tier,
             span_ms=MillisSpan(self.span_ms),
             notice_ms=MillisSpan(self.notice_ms),
             money=self.money,
             ask_max=None if self.ask_max is UNSET else self.ask_max,
             total_max=None if total is None else Micros(max(0, total)),
             job=digest_of_job(self.job),
-            choice=self.choice,
+            choice=replace(self.choice, or_tiers=tuple(others)),
             avoid=tuple(PublicKey(owner) for owner in (*self.avoid, *resting)),
             witnesses=() if self.witnesses is UNSET else self.witnesses,
             quorum=0 if self.quorum is UNSET else self.quorum,
             start_ms=self.start_ms if self.start_ms is not UNSET and self.start_ms > now else None,
             image=_image(job),
             bytes_to_move=0 if job.input is UNSET else job.input.bytes,
-            weights=Weights(redo_ms=_redo_ms(self)),
+            weights=self.choice.weights(_redo_ms(self)),
         )
 
 
 def _image(job: Job) -> bytes | None:
     """The digest of the image that the job names."""
     return None if job.image is UNSET else bytes.fromhex(job.image.rpartition(":")[2])
+
+
+def _tiers_in_time(file: JobFile, now: Millis) -> list[Tier]:
+    """The tiers that will do: bronze beside others only where one interruption leaves time."""
+    tiers = [file.tier, *file.choice.or_tiers]
+    deadline = file.choice.end_by_ms
+    if deadline is UNSET:
+        return tiers
+    start = max(now + START_MS, 0 if file.start_ms is UNSET else file.start_ms)
+    is_tight = start + file.span_ms + _redo_ms(file) > deadline
+    kept = [tier for tier in tiers if tier != "bronze" or not is_tight]
+    return kept or tiers
 
 
 def _redo_ms(file: JobFile) -> MillisSpan:

@@ -7,9 +7,8 @@ from msgspec import UNSET, Meta, UnsetType
 from p2pnode.cabinet import Cabinet
 from p2pnode.jobs.jobfile import JobFile, TakingRecord
 from protocol.codec import Instant, Wire, decode, encode
+from protocol.limits import POOL_NODES_MAX
 
-NODES_MAX: Final = 16
-"""Holds live five seconds, and are asked for one after the other."""
 POOLFILE_BYTES_MAX: Final = 2_097_152
 
 PoolState = Literal["matching", "taking", "granted", "failed"]
@@ -24,7 +23,7 @@ class PoolFile(Wire, frozen=True, kw_only=True):
     id: str
     created_ms: Instant
     give_up_ms: Instant
-    members: Annotated[tuple[JobFile, ...], Meta(min_length=2, max_length=NODES_MAX)]
+    members: Annotated[tuple[JobFile, ...], Meta(min_length=2, max_length=POOL_NODES_MAX)]
     """Each node's job as it was ordered; from `granted` on the jobs' own files count."""
     takings: tuple[TakingRecord, ...] = ()
     """From `taking` on: one for each member."""

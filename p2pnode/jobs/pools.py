@@ -18,12 +18,15 @@ from p2pnode.clock import WallClock
 from p2pnode.jobs.driver import Driver
 from p2pnode.jobs.jobfile import ENDED, JobFile, load, taking_of, taking_record
 from p2pnode.jobs.jobs import Jobs, Submission
-from p2pnode.jobs.poolfile import NODES_MAX, PoolFile, load_pools, save_pool
+from p2pnode.jobs.poolfile import PoolFile, load_pools, save_pool
 from p2pnode.matching.book import Offer
 from p2pnode.matching.pooling import NoPool, Pooling
 from p2pnode.matching.search import Wish
+from protocol.codec import encode
 from protocol.errors import LocalFault, PeerFault, Unavailable
 from protocol.job import digest_of_job, seal_job
+from protocol.limits import POOL_NODES_MAX
+from protocol.pool import PoolRecord
 from protocol.units import Digest, Micros
 
 log = logging.getLogger(__name__)
@@ -78,8 +81,8 @@ class Pools:
 
         Raises LocalFault.
         """
-        if not 2 <= len(members) <= NODES_MAX:
-            raise LocalFault(f"A job has 2 to {NODES_MAX} nodes, or one.", "--nodes 2")
+        if not 2 <= len(members) <= POOL_NODES_MAX:
+            raise LocalFault(f"A job has 2 to {POOL_NODES_MAX} nodes, or one.", "--nodes 2")
         self._forget_ended()
         if len(self._pools) >= POOLS_MAX:
             raise LocalFault(f"{POOLS_MAX} jobs on several nodes are kept already.", "wait")
@@ -107,6 +110,7 @@ class Pools:
             if len(self._pools) < POOLS_MAX:
                 return
             if self.state_of(file) in ENDED:
+                self._cabinet.remove(_auction_name(file.id))
                 self._cabinet.remove(f"pools/{file.id}")
                 del self._pools[file.id]
 
@@ -172,8 +176,13 @@ class Pools:
                 # Each node has its share of the limit; all together have the limit.
                 order = replace(order, total_max=Micros(order.total_max * len(file.members)))
             await self._look_around(order.wish())
-            takings = await self._pooling.hold(order, len(file.members), self._job_for(file))
-            records = tuple(taking_record(taking) for taking in takings)
+            try:
+                held = await self._pooling.hold(order, len(file.members), self._job_for(file))
+            except NoPool as none:
+                self._keep_auction(name, none.record)
+                raise
+            self._keep_auction(name, held.record)
+            records = tuple(taking_record(taking) for taking in held.takings)
             self._change(name, state="taking", takings=records, why="")
         elif any(load(self._cabinet, member.id) is not None for member in file.members):
             # All was granted before the first was handed over; we died in between.
@@ -185,6 +194,23 @@ class Pools:
             self._change(name, state="matching", takings=())
             raise
         self._begin(name)
+
+    def auction_file(self, file: PoolFile) -> bytes:
+        """The record of the pool's last auction, for whoever checks it. Raises LocalFault."""
+        raw = self._cabinet.get(_auction_name(file.id))
+        if raw is None:
+            raise LocalFault(f"{file.id} has asked no owner yet.", f"p2pnode pool show {file.id}")
+        return raw
+
+    def pool_with(self, job: str) -> PoolFile | None:
+        """The pool of which this job is a node, if any."""
+        found = (f for f in self._pools.values() if any(m.id == job for m in f.members))
+        return next(found, None)
+
+    def _keep_auction(self, name: str, record: PoolRecord | None) -> None:
+        """Durable before anything is taken by it; one in which nobody was asked tells nothing."""
+        if record is not None and record.tries:
+            self._cabinet.put(_auction_name(name), encode(record))
 
     def _begin(self, name: str) -> None:
         """Make each node a job of its own, which asks for its GRANT once more, and goes on."""
@@ -225,6 +251,10 @@ class Pools:
     def _put(self, file: PoolFile) -> None:
         save_pool(self._cabinet, file)
         self._pools[file.id] = file
+
+
+def _auction_name(pool: str) -> str:
+    return f"pool-auctions/{pool}"
 
 
 async def _end_with(driver: Driver, all_of_them: list[Driver]) -> None:

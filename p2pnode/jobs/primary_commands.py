@@ -69,7 +69,8 @@ class CommandPrimary:
         words = self.template.words("log", values)
         printed = _Printed(skip=skip, size_max=size_max)
         command = self._command(words, self._folder(values), self.template.answer_within)
-        if await replace(command, errors=subprocess.DEVNULL).run(printed) != 0:
+        code = await replace(command, errors=subprocess.DEVNULL).run(printed)
+        if code not in self.template.log_exits:
             raise Unavailable(f"{words[0]} has no log")
         return bytes(printed.kept)
 

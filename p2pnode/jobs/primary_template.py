@@ -58,6 +58,8 @@ class Template(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Nothing of the job is left there; may be said again, and of what is not there."""
     log: tuple[str, ...] = ()
     """Prints all that the job has printed so far."""
+    log_exits: tuple[int, ...] = (0,)
+    """With other codes it has printed no log."""
     says: Says = Says()
     file: dict[str, Any] = {}
     needs: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ from msgspec import UNSET
 from p2pnode.matching.book import Offer
 from p2pnode.matching.order import START_MS, Order
 from p2pnode.matching.search import converted, tier_of
-from protocol.advert import Region
+from protocol.advert import Region, remedy_for
 from protocol.auction import Bid, Rfq
 from protocol.lease import LeaseRequest, charge, digest_of_terms
 from protocol.limits import REQUEST_LIFE_MS_MAX
@@ -37,7 +37,7 @@ def rfq_for(
         incarnation=offer.advert.incarnation,
         seq=offer.advert.seq,
         need=order.need,
-        tier=tier_of(offer, order.wish()) or order.tier,
+        tier=tier_of(offer, order.wish(now)) or order.tier,
         start_ms=start,
         end_ms=Millis(start + order.span_ms),
         start_by_ms=UNSET if order.late_ms is None else Millis(start + order.late_ms),
@@ -91,6 +91,12 @@ def beyond(bid: Bid, order: Order) -> str | None:
         return "total"
     is_late = wish.end_by_ms is not None and bid.end_ms > wish.end_by_ms
     return "deadline" if is_late else None
+
+
+def withholds(bid: Bid, offer: Offer) -> bool:
+    """Whether a gold bid names less of a remedy than the advert on which it was asked for."""
+    named = 0 if bid.remedy_ppm is UNSET else bid.remedy_ppm
+    return bid.tier == "gold" and named < remedy_for(offer.advert)
 
 
 def total_of(micro_per_gpu_hour: Micros, order: Order) -> Micros:

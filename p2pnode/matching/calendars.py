@@ -21,7 +21,7 @@ SPANS_MAX: Final = 4_000
 takes a tenth of a second, and each question of a renter walks along them."""
 STEPS_MAX: Final = 50_000
 """Repetitions from an event's first time until now, all of which are counted out each time: more
-than five years of each hour, a fifth of a second."""
+than five years of each hour, some tenths of a second."""
 BLOCK_DAYS: Final = 28
 CURE: Final = "mend or take out this event, and export the calendar again"
 

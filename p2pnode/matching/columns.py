@@ -17,6 +17,7 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from p2pnode.matching.book import Offer
@@ -191,6 +192,15 @@ class Columns:
                 self._rows[place] = Rows(ask.tier)
             homes.append(self._rows[place])
         return homes
+
+
+def weights_in(weights: Weights, rate: int) -> Weights:
+    """The weights in other money, a unit of which is worth `rate` millionths; rounded down."""
+    return replace(
+        weights,
+        delay_micro_per_hour=Micros(weights.delay_micro_per_hour * PPM // rate),
+        latency_micro_per_ms=Micros(weights.latency_micro_per_ms * PPM // rate),
+    )
 
 
 def best_of(query: Query, found: list[tuple[int, list[Ranked]]]) -> list[Ranked]:

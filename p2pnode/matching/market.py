@@ -14,7 +14,7 @@ from msgspec.structs import replace as with_fields
 from ledger.fold import Lease
 from p2pnode.clock import WallClock
 from p2pnode.matching.book import Follower, Offer
-from p2pnode.matching.columns import Columns, Query, Ranked, best_of
+from p2pnode.matching.columns import Columns, Query, Ranked, best_of, weights_in
 from p2pnode.matching.order import Order
 from p2pnode.matching.preferences import unmet_ppm
 from p2pnode.matching.rows import Opinion
@@ -114,7 +114,7 @@ class Market:
         self._columns = Columns(
             lambda offer: Opinion(
                 reliability_ppm=thinks.reliability_ppm(offer.signer),
-                rtt_ms=self._rtt_ms.get(offer.signer, 0),
+                rtt_ms=self._seems_ms(offer),
                 hazard_ppm_per_hour=thinks.hazard_ppm_per_hour(offer.signer),
             )
         )
@@ -224,31 +224,43 @@ class Market:
             return (
                 may_be(offer)
                 and self.shut_out(offer, order) is None
-                and misfit(self._as_leased(offer, query.now), self.known_of(offer)) is None
+                and misfit(self.as_leased(offer, query.now), self.known_of(offer)) is None
             )
 
         def unmet(offer: Offer) -> int:
             return unmet_ppm(offer, preferences, self.known_of(offer))
 
-        def best(part: Wish) -> list[Ranked]:
+        def best(part: Wish, rate: int) -> list[Ranked]:
             # An offer is ranked by the tier in which it will be asked, and by no other.
-            asked = replace(query, wish=part)
+            asked = replace(query, wish=part, weights=weights_in(order.weights, rate))
             return self._columns.best(
                 asked,
                 fits=lambda offer: tier_of(offer, wish) == part.tier and fits(offer),
                 unmet=unmet,
             )
 
-        found = [(rate, best(part)) for part, rate in parts_of(wish)]
+        found = [(rate, best(part, rate)) for part, rate in parts_of(wish)]
         return best_of(query, found)
 
-    def unmeasured(self, wish: Wish) -> list[Offer]:
-        """Some of the offers that fit but for a round trip that is not known.
+    def _seems_ms(self, offer: Offer) -> int:
+        """How far its owner is, as far as that is known; it is ranked by it, and asked then."""
+        measured = self._rtt_ms.get(offer.signer)
+        return -(-(self._estimate_us(offer) or 0) // 1_000) if measured is None else measured
+
+    def rank_anew(self, offers: list[Offer]) -> None:
+        """Rank what these owners offer now by what is known of them now."""
+        owners = {offer.signer for offer in offers}
+        for offer in self.offers():
+            if offer.signer in owners:
+                self._columns.put(offer)
+
+    def unmeasured(self, wish: Wish, *, likes_near: bool = False) -> list[Offer]:
+        """Some of the offers that fit but for a round trip that is not known, if it matters.
 
         The nearest by their coordinates first, then the others, cheapest first: coordinates say
-        whom to measure, and nothing else.
+        whom to measure and to ask, and nothing else.
         """
-        if wish.rtt_ms_max is None:
+        if wish.rtt_ms_max is None and not likes_near:
             return []
         near = replace(wish, rtt_ms_max=None)
         fits = search(self.offers(), near, self.known_of).fits
@@ -258,15 +270,12 @@ class Market:
         unknown.sort(key=lambda offer: UNPLACED_US if (far := far_us[id(offer)]) is None else far)
         return unknown[:MEASURED_MAX]
 
-    def hazard_ppm_per_hour(self, owner: PublicKey) -> int:
-        """How often its bronze leases are interrupted, as we have met it."""
-        return self._thinks.hazard_ppm_per_hour(owner)
-
     def known_of(self, offer: Offer) -> Known:
         """What we know of an offer's owner by ourselves."""
         return Known(
             reliability_ppm=self._thinks.reliability_ppm(offer.signer),
             rtt_ms=self._rtt_ms.get(offer.signer),
+            hazard_ppm_per_hour=self._thinks.hazard_ppm_per_hour(offer.signer),
         )
 
     def shut_out(self, offer: Offer, order: Order) -> str | None:
@@ -295,7 +304,7 @@ class Market:
         known = self._lease(lease)
         return known is not None and known.reason is not None
 
-    def _as_leased(self, offer: Offer, now: Millis) -> Offer:
+    def as_leased(self, offer: Offer, now: Millis) -> Offer:
         """The offer less what we have leased of it since."""
         leased = self._leased.get(offer.head[0])
         if leased is None:

@@ -6,11 +6,13 @@ from typing import Annotated, Final
 from msgspec import UNSET, Meta, UnsetType
 
 from p2pnode.matching.headroom import VramPlan
+from p2pnode.matching.judging import HAZARD_PPM_PER_HOUR
 from p2pnode.matching.preferences import Preference, preference_of
 from p2pnode.matching.search import Wish, wish_of
 from protocol.advert import Tier
 from protocol.auction import Need
 from protocol.codec import CurrencyCode, Instant, Money, UInt, Wire
+from protocol.lease import MS_PER_HOUR
 from protocol.scoring import UNWEIGHED, Weights
 from protocol.units import Digest, Micros, Millis, MillisSpan, PublicKey
 
@@ -33,10 +35,29 @@ class Choice(Wire, frozen=True, kw_only=True):
     """Other money that is taken, each with what one unit is worth in micro-units of ours."""
     plan: VramPlan | UnsetType = UNSET
     """From which the need's memory came."""
+    delay_micro_per_hour: Money = Micros(0)
+    """What an hour costs in which the job does not run yet."""
+    latency_micro_per_ms: Money = Micros(0)
+    """What each millisecond of round-trip time costs, over the whole job."""
 
     def preferences(self) -> tuple[Preference, ...]:
         """What ranks and never filters. They were read before they were kept."""
         return tuple(preference_of(text) for text in self.prefer)
+
+    def weights(self, redo_ms: MillisSpan) -> Weights:
+        """What things beside the price are worth; `redo_ms`: of work each interruption costs."""
+        return Weights(
+            delay_micro_per_hour=self.delay_micro_per_hour,
+            latency_micro_per_ms=self.latency_micro_per_ms,
+            redo_ms=redo_ms,
+        )
+
+    @property
+    def likes_near(self) -> bool:
+        """Whether it matters how far an owner is, without a limit."""
+        return self.latency_micro_per_ms > 0 or any(
+            each.filter.name == "rtt" for each in self.preferences()
+        )
 
 
 ANY: Final = Choice()
@@ -102,5 +123,6 @@ class Order:
             rtt_ms_max=None if choice.rtt_ms_max is UNSET else choice.rtt_ms_max,
             plan=None if choice.plan is UNSET else choice.plan,
             image=self.image,
+            bronze_ppm=-(-HAZARD_PPM_PER_HOUR * self.weights.redo_ms // MS_PER_HOUR),
             may_be_busy=self.late_ms is not None or self.start_ms is not None,
         )

@@ -1,77 +1,102 @@
-"""Where the nodes of one job would be. Pure. All of them, or none."""
+"""Among which offers the nodes of one job are placed. Pure. The rule is `protocol.pool`'s."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from p2pnode.matching.book import Offer
+from p2pnode.matching.judging import judged
 from p2pnode.matching.order import Order
-from p2pnode.matching.search import ask_of
-from protocol.units import PublicKey
+from p2pnode.matching.preferences import unmet_ppm
+from p2pnode.matching.search import KnownOf, misfit_of, tier_of
+from protocol.limits import POOL_NODES_MAX, POOL_OFFERS_MAX
+from protocol.pool import PoolOffer, SeenOffer, advert_score, plan
+from protocol.units import Millis
 
-ONE_ACCOUNT_PPM: Final = 100_000
-"""One account may ask a tenth more than several would: it answers for the whole."""
+RELIABILITY_ASSUMED_PPM: Final = 1_000_000
+"""Of an owner of whom nothing is known, where nothing is asked of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Room for one node of the job."""
+    """An offer with room, as the rule sees it and as the record keeps it."""
 
-    ask_micro: int
-    """Per GPU-hour, in the renter's money."""
     offer: Offer
+    seen: SeenOffer
+    by_rule: PoolOffer
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
     """All that the book has for a pool."""
 
     places: tuple[Place, ...]
-    """Cheapest first."""
+    """Offers, cheapest first."""
     free_gpus: int
     """Of the offers that fit in all else, also where too few are together."""
 
     def why_not(self, nodes: int, gpus: int) -> str | None:
         """Why there is no pool of `nodes` nodes with `gpus` GPUs each; None if there is one."""
-        if len(self.places) >= nodes:
+        there = sum(place.seen.places for place in self.places)
+        if there >= nodes:
             return None
-        why = f"{len(self.places)} of {nodes} nodes fit at once"
+        why = f"{there} of {nodes} nodes fit at once"
         if self.free_gpus >= nodes * gpus:
             why += f"; {self.free_gpus} GPUs are free, but in pieces of fewer than {gpus}"
         return why
 
 
-def room_in(offers: list[Offer], order: Order) -> Room:
+def room_in(offers: list[Offer], order: Order, known_of: KnownOf, now: Millis) -> Room:
     """Room in offers that fit but perhaps for their number of free GPUs."""
-    gpus, wish = order.need.gpus, order.wish()
-    places = [
-        Place(ask_of(offer, wish) or 0, offer)
-        for offer in offers
-        for _ in range(offer.advert.free // gpus)
-    ]
-    places.sort(key=lambda place: (place.ask_micro, place.offer.head))
-    return Room(tuple(places), sum(offer.advert.free for offer in offers))
+    wish, misfit = order.wish(now), misfit_of(order.wish(now))
+    preferences, places = order.choice.preferences(), list[Place]()
+    for offer in offers:
+        known, tier = known_of(offer), tier_of(offer, wish)
+        room = min(offer.advert.free // order.need.gpus, POOL_NODES_MAX)
+        if tier is None or room == 0 or misfit(offer, known) is not None:
+            continue
+        sure_ppm = known.reliability_ppm
+        thought = judged(
+            offer,
+            reliability_ppm=RELIABILITY_ASSUMED_PPM if sure_ppm is None else sure_ppm,
+            bytes_to_move=order.bytes_to_move,
+            rtt_ms=known.rtt_ms or 0,
+            hazard_ppm_per_hour=known.hazard_ppm_per_hour,
+            unmet_ppm=unmet_ppm(offer, preferences, known),
+        )
+        seen = SeenOffer(advert=offer.raw, tier=tier, places=room, judged=thought)
+        score = advert_score(
+            offer.advert,
+            thought,
+            tier=tier,
+            gpus=order.need.gpus,
+            span_ms=order.span_ms,
+            weights=order.weights,
+        )
+        by_rule = PoolOffer(
+            key=offer.head[0],
+            owner=offer.signer,
+            account=offer.certificate.root,
+            places=room,
+            score=score,
+        )
+        places.append(Place(offer=offer, seen=seen, by_rule=by_rule))
+    places.sort(key=lambda place: (place.by_rule.score, place.by_rule.key))
+    return Room(places=tuple(places), free_gpus=sum(offer.advert.free for offer in offers))
 
 
-def chosen_places(places: tuple[Place, ...], nodes: int) -> list[Place]:
-    """The places to ask first: of one account if that is not much dearer, else the cheapest.
+def shortlist(room: Room, nodes: int, is_sealable: Callable[[Offer], bool]) -> list[Place]:
+    """Few of the places, of which the rule chooses the same as of all.
 
-    Empty if there are too few. Those that hold are asked in ascending order of their feeds, so
-    that of two pools that want the same places one gets all of them.
+    The cheapest, and those that it chooses first; none to whose owner no job can be sealed.
     """
-    if len(places) < nodes:
-        return []
-    cheapest = list(places[:nodes])
-    by_account: dict[PublicKey, list[Place]] = {}
-    for place in places:
-        by_account.setdefault(place.offer.certificate.root, []).append(place)
-    whole = [found[:nodes] for found in by_account.values() if len(found) >= nodes]
-    best = min(whole, key=_cost, default=None)
-    if best is not None and 1_000_000 * _cost(best) <= (1_000_000 + ONE_ACCOUNT_PPM) * _cost(
-        cheapest
-    ):
-        cheapest = best
-    return sorted(cheapest, key=lambda place: place.offer.signer)
-
-
-def _cost(places: list[Place]) -> int:
-    return sum(place.ask_micro for place in places)
+    left = list(room.places)
+    while True:
+        first = {offer.key for offer in plan((place.by_rule for place in left), nodes)}
+        chosen = [place for place in left if place.by_rule.key in first]
+        others = [place for place in left if place.by_rule.key not in first]
+        found = chosen + others[: POOL_OFFERS_MAX - len(chosen)]
+        odd = [place for place in found if not is_sealable(place.offer)]
+        if not odd:
+            return found
+        left = [place for place in left if place not in odd]

@@ -1,27 +1,29 @@
 """Several leases for one job, all or none: exclusive bids first, requests once all are held.
 
-SPEC.md section 9.6.
+SPEC.md sections 9.6 and 12.3. What was seen, asked and chosen is kept, for anybody to check.
 """
 
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
 import trio
 from msgspec import UNSET
+from msgspec.structs import replace as with_fields
 
 from ledger.bodies import Grant, read_body
 from ledger.entry import read_entry
 from p2pnode.clock import WallClock
-from p2pnode.matching.asking import beyond, request_for, rfq_for, total_of
+from p2pnode.matching.asking import beyond, request_for, rfq_for, total_of, withholds
 from p2pnode.matching.book import Offer
 from p2pnode.matching.let_go import letting_go
+from p2pnode.matching.market import Market
 from p2pnode.matching.order import Order
-from p2pnode.matching.pool_plan import Place, chosen_places, room_in
+from p2pnode.matching.pool_plan import Place, Room, room_in, shortlist
 from p2pnode.matching.renter import Ask, Taking
-from p2pnode.matching.search import KnownOf, converted, search
+from p2pnode.matching.search import ask_of, converted, search
 from p2pnode.quantities import format_money
 from protocol.advert import Region
 from protocol.answers import check_bid, check_refusal
@@ -29,9 +31,11 @@ from protocol.auction import Bid, BidDrop, Refusal, Reply, Rfq, Take
 from protocol.codec import decode, encode
 from protocol.errors import P2PError, PeerFault, Unavailable
 from protocol.genesis import Genesis, net_of
-from protocol.limits import FRAME_BYTES_MAX
+from protocol.limits import FRAME_BYTES_MAX, POOL_TRIES_MAX
+from protocol.pool import Asked, Candidates, PoolRecord
+from protocol.scoring import Weights, deal_of, expected_cost
 from protocol.signing import Signer
-from protocol.units import Digest, Micros, PeerId, PublicKey
+from protocol.units import Digest, Micros, PeerId
 from protocol.wire import Sealed, pack, unpack
 
 log = logging.getLogger(__name__)
@@ -41,16 +45,30 @@ HOLD_S: Final = 0.8
 HOLDING_S: Final = 3.5
 """All owners together; the requests need the rest."""
 TAKE_S: Final = 1.5
-POOLS_MAX: Final = 3
-"""How often it is tried anew with other owners before the job waits."""
 JITTER_S: Final = (0.2, 2.0)
 
 JobFor = Callable[[int, Offer], tuple[Digest, bytes | None]]
-"""job_for(rank, offer): digest of that node's job, and the job sealed to the offer's owner."""
+"""job_for(rank, offer): digest of that node's job, and the job sealed to the offer's owner.
+
+Raises PeerFault for a key to which nothing can be sealed.
+"""
 
 
 class NoPool(P2PError):
-    """There is no pool now, and why."""
+    """There is no pool now, and why; with what the owners were asked, if any were."""
+
+    def __init__(self, why: str, record: PoolRecord | None = None) -> None:
+        super().__init__(why)
+        self.record: Final = record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """All nodes are held."""
+
+    takings: tuple[Taking, ...]
+    """Requests, by rank, to be made durable before they are sent."""
+    record: PoolRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +76,45 @@ class _Held:
     """One exclusive bid of ours."""
 
     offer: Offer
+    rfq: Rfq
     bid: Sealed[Bid]
     ask_micro: int
     """Its price per GPU-hour, in the renter's money."""
+
+
+@dataclass(slots=True)
+class _Hearing:
+    """Grows while owners are asked; becomes the pool's record."""
+
+    order: Final[Order]
+    weights: Final[Weights]
+    nodes: Final[int]
+    seen: Final[int]
+    """Adverts in the book."""
+    places: Final[dict[bytes, Place]]
+    """By group key: what is chosen among."""
+    left: Candidates
+    tries: list[list[Asked]] = field(default_factory=list)
+
+    def record(self, held: list[_Held]) -> PoolRecord:
+        """What is kept of it; `held`: the bids that are taken."""
+        return PoolRecord(
+            nodes=self.nodes,
+            gpus=self.order.need.gpus,
+            span_ms=self.order.span_ms,
+            money=self.order.money,
+            weights=self.weights,
+            offers_seen=self.seen,
+            offers=tuple(place.seen for place in self.places.values()),
+            tries=tuple(tuple(asked) for asked in self.tries),
+            chosen=tuple(each.bid.digest for each in held),
+        )
+
+    def score(self, held: _Held) -> Micros:
+        """What this bid is expected to cost."""
+        judged = self.places[held.offer.head[0]].seen.judged
+        deal = deal_of(held.rfq, held.bid.body, self.weights)
+        return expected_cost(deal, judged, self.weights).score
 
 
 class Pooling:
@@ -71,62 +125,60 @@ class Pooling:
         *,
         signer: Signer,
         genesis: Genesis,
-        offers: Callable[[], Iterable[Offer]],
+        market: Market,
         ask: Ask,
-        bars: Callable[[PublicKey], str | None],
-        known_of: KnownOf,
         random_bytes: Callable[[int], bytes],
         rng: Random,
         clock: WallClock,
+        measure: Callable[[Order], Awaitable[None]],
         region: Region | None = None,
     ) -> None:
+        """`measure` makes known the round trips that the order asks about."""
         self._signer = signer
         self._genesis = genesis
         self._net = net_of(genesis)
-        self._offers = offers
+        self._market = market
         self._ask = ask
-        self._bars = bars
-        self._known_of = known_of
+        self._measure = measure
         self._region = region
         self._random_bytes = random_bytes
         self._rng = rng
         self._clock = clock
 
-    async def hold(self, order: Order, nodes: int, job_for: JobFor) -> list[Taking]:
+    async def hold(self, order: Order, nodes: int, job_for: JobFor) -> Pool:
         """Requests for `nodes` leases whose units are held for us, to be sent at once.
 
         Nothing is leased yet: they are to be made durable first. Raises NoPool.
         """
-        why = "nothing is offered"
-        left_out: set[bytes] = set()
-        for turn in range(POOLS_MAX):
+        await self._measure(order)
+        hearing, short = self._look(order, nodes, job_for)
+        if short is not None:
+            raise NoPool(short)
+        why = ""
+        for turn in range(POOL_TRIES_MAX):
             if turn:
                 await trio.sleep(self._rng.uniform(*JITTER_S))
-            places, short = self._room(order, nodes, left_out)
-            if short is not None:
-                # What was refused a moment ago says more than the adverts.
-                raise NoPool(why if turn else short)
-            chosen = chosen_places(places, nodes)
-            dear = _too_dear([place.ask_micro for place in chosen], order)
+            chosen = [hearing.places[place.key] for place in hearing.left.plan()]
+            if not chosen:
+                break
+            dear = _too_dear([_ask_of(place, order) for place in chosen], order)
             if dear is not None:
-                raise NoPool(dear)
-            held, why = await self._hold_all(order, chosen, left_out)
-            dear = _too_dear([each.ask_micro for each in held], order)
-            if len(held) == nodes and dear is None:
-                takings: list[Taking] = []
-                for rank, each in enumerate(held):
-                    try:
-                        takings.append(self._taking(order, each, rank, job_for))
-                    except PeerFault as fault:
-                        # A key to which nothing can be sealed.
-                        left_out.add(each.offer.head[0])
-                        why = f"no job can be sealed to an owner: {fault.rule}"
-                if len(takings) == nodes:
-                    return takings
+                raise NoPool(dear, hearing.record([]))
+            held, why = await self._hold_all(hearing, chosen)
+            if len(held) == nodes:
+                scores = [(each.offer.head[0], hearing.score(each)) for each in held]
+                hearing.left = hearing.left.held(scores)
+                dear = _too_dear([each.ask_micro for each in held], order)
+                if hearing.left.is_settled(scores) and dear is None:
+                    takings = (
+                        self._taking(order, each, rank, job_for) for rank, each in enumerate(held)
+                    )
+                    return Pool(takings=tuple(takings), record=hearing.record(held))
+                why = dear or "owners bid more than they had advertised"
             await self._drop(held)
             if dear is not None:
-                raise NoPool(dear)
-        raise NoPool(why)
+                break
+        raise NoPool(why, hearing.record([]))
 
     async def take(self, takings: list[Taking]) -> list[bytes]:
         """The GRANT for each request, in their order; may be repeated after a crash.
@@ -144,44 +196,68 @@ class Pooling:
                 nursery.start_soon(self._let_go, takings[rank], grant)
         raise NoPool(f"{len(grants)} of {len(takings)} nodes were granted, and are let go")
 
-    def _room(
-        self, order: Order, nodes: int, left_out: set[bytes]
-    ) -> tuple[tuple[Place, ...], str | None]:
-        """All places, cheapest first, and why they are too few."""
-        # How many GPUs are free together is the plan's to judge.
-        wish = replace(order.wish(), gpus=1, or_tiers=(), rates=())
-        found = search(self._offers(), wish, self._known_of)
-        open_to_us = [
-            offer
-            for offer in found.fits
-            if self._bars(offer.signer) is None
-            and offer.signer not in order.avoid
-            and offer.head[0] not in left_out
-        ]
-        room = room_in(open_to_us, order)
-        return room.places, room.why_not(nodes, order.need.gpus)
+    def _look(self, order: Order, nodes: int, job_for: JobFor) -> tuple[_Hearing, str | None]:
+        """What is chosen among, and why that is too little."""
 
-    async def _hold_all(
-        self, order: Order, chosen: list[Place], left_out: set[bytes]
-    ) -> tuple[list[_Held], str]:
+        def is_sealable(offer: Offer) -> bool:
+            try:
+                job_for(0, offer)
+            except PeerFault as fault:
+                log.info("no job sealed", extra={"owner": offer.signer.hex(), "rule": fault.rule})
+                return False
+            return True
+
+        order = replace(order, weights=with_fields(order.weights, rates=order.choice.rates))
+        offers, room = self._room(order)
+        places = shortlist(room, nodes, is_sealable)
+        by_rule = {place.by_rule.key: place.by_rule for place in places}
+        hearing = _Hearing(
+            order=order,
+            weights=order.weights,
+            nodes=nodes,
+            seen=offers,
+            places={place.by_rule.key: place for place in places},
+            left=Candidates(nodes=nodes, offers=by_rule),
+        )
+        short = room.why_not(nodes, order.need.gpus)
+        if short is None and not hearing.left.plan():
+            short = "to too many owners no job can be sealed"
+        return hearing, short
+
+    def _room(self, order: Order) -> tuple[int, Room]:
+        """How many offers there are, and the room in those that fit."""
+        now, offers = self._clock.now(), self._market.offers()
+        # How many GPUs are free together is the plan's to judge.
+        wish = replace(order.wish(now), gpus=1)
+        open_to_us = [
+            self._market.as_leased(offer, now)
+            for offer in search(offers, wish, self._market.known_of).fits
+            if self._market.shut_out(offer, order) is None
+        ]
+        return len(offers), room_in(open_to_us, order, self._market.known_of, now)
+
+    async def _hold_all(self, hearing: _Hearing, chosen: list[Place]) -> tuple[list[_Held], str]:
         """Exclusive bids, asked for one after the other in ascending order of the owners."""
         held: list[_Held] = []
+        asked: list[Asked] = []
+        hearing.tries.append(asked)
         why = ""
         with trio.move_on_after(HOLDING_S) as scope:
             for place in chosen:
                 try:
-                    bid = await self._hold_one(order, place.offer)
+                    held.append(await self._hold_one(hearing.order, place.offer, asked))
                 except (Unavailable, PeerFault, NoPool) as error:
                     log.info("not held", extra={"owner": place.offer.signer.hex()})
-                    left_out.add(place.offer.head[0])
                     why = f"an owner does not hold its GPUs: {error}"
                     break
-                held.append(_Held(place.offer, bid, _price_of(bid.body, order)))
+        if len(held) < len(chosen):
+            # Also one at which our time ran out: it did not answer at once.
+            hearing.left = hearing.left.without(chosen[len(held)].offer.head[0])
         return held, "the owners answer too slowly" if scope.cancelled_caught else why
 
-    async def _hold_one(self, order: Order, offer: Offer) -> Sealed[Bid]:
-        """Raises NoPool for a no, Unavailable or PeerFault."""
-        asked = rfq_for(
+    async def _hold_one(self, order: Order, offer: Offer, asked: list[Asked]) -> _Held:
+        """Raises NoPool for a no, Unavailable or PeerFault. Writes down what was said."""
+        question = rfq_for(
             order,
             offer,
             now=self._clock.now(),
@@ -189,8 +265,9 @@ class Pooling:
             hold=True,
             region=self._region,
         )
-        raw = pack(asked, signer=self._signer, net=self._net)
+        raw = pack(question, signer=self._signer, net=self._net)
         rfq = unpack(raw, self._net, Rfq)
+        asked.append(Asked(rfq=raw))
         body = b""
         with trio.move_on_after(HOLD_S) as scope:
             body = await self._ask(offer.certificate.peer_id, "rfq", raw)
@@ -198,14 +275,19 @@ class Pooling:
             raise Unavailable("the owner is slow")
         reply = decode(body, Reply, size_max=FRAME_BYTES_MAX)
         if reply.yes is UNSET:
-            raise NoPool(self._refusal(reply, rfq.digest, offer))
+            refusal = self._refusal(reply, rfq.digest, offer)
+            asked[-1] = Asked(rfq=raw, refusal=reply.no)
+            raise NoPool(refusal)
         bid = unpack(reply.yes, self._net, Bid)
         check_bid(bid, rfq, genesis=self._genesis, now=self._clock.now())
         if bid.body.exclusive is UNSET:
             raise NoPool("it does not hold units")
         if beyond(bid.body, order) is not None:
             raise NoPool("it asks more than the limit")
-        return bid
+        if withholds(bid.body, offer):
+            raise NoPool("it names less of a remedy than its advert")
+        asked[-1] = Asked(rfq=raw, bid=reply.yes)
+        return _Held(offer, question, bid, _price_of(bid.body, order))
 
     def _refusal(self, reply: Reply, of: Digest, offer: Offer) -> str:
         assert reply.no is not UNSET
@@ -280,6 +362,11 @@ def _price_of(bid: Bid, order: Order) -> Micros:
     price = converted(bid.micro_per_gpu_hour, bid.money, order.wish())
     assert price is not None  # as `beyond` has found
     return price
+
+
+def _ask_of(place: Place, order: Order) -> int:
+    """Per GPU-hour, in the renter's money, as it is advertised."""
+    return ask_of(place.offer, order.wish()) or 0
 
 
 def _too_dear(asks: list[int], order: Order) -> str | None:

@@ -12,7 +12,7 @@ from p2pnode.matching.book import Offer
 from p2pnode.matching.drivers import compute_of, version_of
 from p2pnode.matching.regions import regions_of
 from p2pnode.matching.search import FILTERS, NOTHING_KNOWN, Filter, Known, Wish
-from p2pnode.quantities import mib_ceil, parse_size
+from p2pnode.quantities import mib_ceil, parse_size, parse_span
 from protocol.answers import ISOLATIONS
 from protocol.errors import LocalFault
 
@@ -83,5 +83,6 @@ _READ: Final[dict[str, Callable[[str], Wish]]] = {
     "isolation": _isolation,
     "driver": _driver,
     "compute": lambda text: Wish(compute_min=compute_of(text)),
+    "rtt": lambda text: Wish(rtt_ms_max=parse_span(text)),
     "reliability": lambda text: Wish(reliability_ppm_min=ppm_of(text)),
 }

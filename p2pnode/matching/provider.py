@@ -108,7 +108,7 @@ class Posting:
     disk_mib: int
     heartbeat_s: float
     remedy_ppm: int = 100_000
-    """Of the charge for a whole gold lease, let off if we fail its job; 0: no gold."""
+    """Of the charge for a whole gold lease, let off if we fail its job; 0: nothing."""
     asks: Asks = field(default_factory=dict)
     """Prices that groups and tiers have instead."""
     floors: Mapping[Tier, Micros] = field(default_factory=dict)
@@ -362,6 +362,8 @@ class Provider:
 
 def _tier_ask(posting: Posting, shelf: Shelf, tier: Tier) -> TierAsk:
     ask = posting.ask_of(shelf.group, tier)
-    if tier == "gold" or ask is None:
+    if tier == "gold":
+        return TierAsk(tier=tier, remedy_ppm=posting.remedy_ppm or UNSET)
+    if ask is None:
         return TierAsk(tier=tier)
     return TierAsk(tier=tier, micro_per_gpu_hour=ask)

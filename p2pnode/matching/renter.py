@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from ledger.entry import read_entry
 from ledger.witness_bodies import Cosigned
 from p2pnode.clock import WallClock
-from p2pnode.matching.asking import beyond, request_for, rfq_for
+from p2pnode.matching.asking import beyond, request_for, rfq_for, withholds
 from p2pnode.matching.book import Offer
 from p2pnode.matching.hearing import Hearing
 from p2pnode.matching.hidden_bids import COMMIT_S, Opening
@@ -135,7 +135,7 @@ class Renter:
         weights = replace(order.weights, rates=order.choice.rates)
         answers = Hearing(seed=self._random_bytes(16), weights=weights)
         self._market.note_request(order.need)
-        await self.measure(order.wish(self._clock.now()))
+        await self.measure(order.wish(self._clock.now()), likes_near=order.choice.likes_near)
         asked: set[bytes] = set()
         for _ in range(ROUNDS_MAX):
             answers.round += 1
@@ -173,15 +173,16 @@ class Renter:
         if isinstance(error, Unavailable) and not isinstance(error, Refused):
             self._market.note_silent(offer)
 
-    async def measure(self, wish: Wish) -> None:
-        """Know the round trips to owners that fit, where the wish limits them."""
-        offers = self._market.unmeasured(wish)
+    async def measure(self, wish: Wish, *, likes_near: bool = False) -> None:
+        """Know the round trips to owners that fit, where they are limited or liked short."""
+        offers = self._market.unmeasured(wish, likes_near=likes_near)
         if not offers:
             return
         with trio.move_on_after(QUOTE_S):
             async with trio.open_nursery() as nursery:
                 for offer in offers:
                     nursery.start_soon(self._ping, offer)
+        self._market.rank_anew(offers)
 
     async def _ping(self, offer: Offer) -> None:
         for _ in range(PINGS):  # the first may have to dial
@@ -242,6 +243,9 @@ class Renter:
             if (limit := beyond(bid.body, order)) is not None:
                 answers.count(limit)
                 return
+            if withholds(bid.body, offer):
+                answers.count("remedy")
+                return
             known = self._market.known_of(offer)
             presumed_ppm = answers.presumed_ppm.get(offer.signer, 0)
             thought = judged(
@@ -249,7 +253,7 @@ class Renter:
                 reliability_ppm=max(self._reliability_ppm(offer.signer), presumed_ppm),
                 bytes_to_move=order.bytes_to_move,
                 rtt_ms=rtt_ms,
-                hazard_ppm_per_hour=self._market.hazard_ppm_per_hour(offer.signer),
+                hazard_ppm_per_hour=known.hazard_ppm_per_hour,
                 unmet_ppm=unmet_ppm(offer, order.choice.preferences(), known),
             )
             answers.hear(offer, (raw, rfq.body), (reply.yes, bid), thought)

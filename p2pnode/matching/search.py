@@ -14,6 +14,7 @@ from p2pnode.matching.book import Offer
 from p2pnode.matching.drivers import version_of
 from p2pnode.matching.gpu_names import is_model
 from p2pnode.matching.headroom import VramPlan
+from p2pnode.matching.judging import HAZARD_PPM_PER_HOUR
 from protocol.advert import Advert, Host, Isolation, Tier, ask_for, is_closed, price_for
 from protocol.answers import ISOLATIONS
 from protocol.auction import Need
@@ -64,6 +65,8 @@ class Wish:
     rtt_ms_max: int | None = None
     image: bytes | None = None
     """SHA-256 of the one that the job names; only an owner that says what it has may lack it."""
+    bronze_ppm: int = 0
+    """By how much dearer bronze counts for its interruptions, where another tier does as well."""
     may_be_busy: bool = False
     """Also where all is leased: a better tier takes it back from bronze."""
 
@@ -79,6 +82,8 @@ class Known:
 
     reliability_ppm: int | None = None
     rtt_ms: int | None = None
+    hazard_ppm_per_hour: int = HAZARD_PPM_PER_HOUR
+    """How often its bronze leases are interrupted; a guess until we have met it."""
 
 
 NOTHING_KNOWN: Final = Known()
@@ -124,33 +129,6 @@ def search(offers: Iterable[Offer], wish: Wish, known_of: KnownOf = nothing_know
             found.misfits[why] = found.misfits.get(why, 0) + 1
     found.fits.sort(key=lambda offer: (ask_of(offer, wish) or 0, offer.head[0]))
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class Sieved:
-    """What one filter held back."""
-
-    name: str
-    failed: dict[str, int]
-    """Reason -> offers, of those that passed all filters before."""
-    left: int
-
-
-def funnel(
-    offers: Iterable[Offer], wish: Wish, known_of: KnownOf = nothing_known
-) -> tuple[Sieved, ...]:
-    """Each filter that the wish asks for, with what it holds back and what it lets through."""
-    left = [(offer, known_of(offer)) for offer in offers]
-    found = []
-    for each in filters_of(wish):
-        why = [each.fails(offer, wish, known) for offer, known in left]
-        left = [one for one, reason in zip(left, why, strict=True) if reason is None]
-        counts: dict[str, int] = {}
-        for reason in why:
-            if reason is not None:
-                counts[reason] = counts.get(reason, 0) + 1
-        found.append(Sieved(each.name, counts, len(left)))
-    return tuple(found)
 
 
 def filters_of(wish: Wish) -> tuple[Filter, ...]:
@@ -203,7 +181,8 @@ def _set(value: T | UnsetType) -> T | None:
 def tier_of(offer: Offer, wish: Wish) -> Tier | None:
     """The tier in which the wish takes this offer: the cheapest that will do; None if none will.
 
-    Gold has no ask, so that it is taken where nothing else will do, or is wanted first.
+    Of those within the limits, if any are. Gold has no ask, so that it is taken where nothing else
+    will do, or is wanted first.
     """
     if not wish.or_tiers:
         return wish.tier if wish.tier in [ask.tier for ask in offer.advert.tiers] else None
@@ -211,8 +190,32 @@ def tier_of(offer: Offer, wish: Wish) -> Tier | None:
     if wish.tier == "gold" in offered:
         return "gold"
     asks = [(ask_for(offer.advert, tier), tier) for tier in wish.tiers if tier in offered]
-    priced = [pair for pair in asks if pair[0] is not None]
-    return min(priced, key=lambda pair: pair[0] or 0)[1] if priced else next(iter(offered), None)
+    priced = [(ask, tier) for ask, tier in asks if ask is not None]
+    within = [pair for pair in priced if _is_within(offer, pair[1], wish)] or priced
+    if not within:
+        return next(iter(offered), None)
+    return min(
+        within,
+        key=lambda pair: pair[0] * (RATE_SCALE + (wish.bronze_ppm if pair[1] == "bronze" else 0)),
+    )[1]
+
+
+def _is_within(offer: Offer, tier: Tier, wish: Wish) -> bool:
+    """Whether this tier of the offer keeps the limits of price and total."""
+    price = converted(
+        Micros(price_for(offer.advert, tier, wish.gpus) or 0), offer.advert.money, wish
+    )
+    if price is None or (wish.ask_max is not None and price > wish.ask_max):
+        return False
+    return not _is_over(price, wish)
+
+
+def _is_over(price: Micros, wish: Wish) -> bool:
+    """Whether all of the time at this price is above the total."""
+    if wish.total_max is None or wish.during is None:
+        return False
+    start, end = wish.during
+    return charge(MillisSpan((end - start) * wish.gpus), price) > wish.total_max
 
 
 def parts_of(wish: Wish) -> list[tuple[Wish, int]]:
@@ -295,13 +298,8 @@ def _price(offer: Offer, wish: Wish, _known: Known) -> str | None:
 
 
 def _total(offer: Offer, wish: Wish, _known: Known) -> str | None:
-    assert wish.total_max is not None
     ask = ask_of(offer, wish)
-    if ask is None or wish.during is None:
-        return None
-    start, end = wish.during
-    sum_ = charge(MillisSpan((end - start) * wish.gpus), ask)
-    return "total" if sum_ > wish.total_max else None
+    return "total" if ask is not None and _is_over(ask, wish) else None
 
 
 def _image(offer: Offer, wish: Wish, _known: Known) -> str | None:

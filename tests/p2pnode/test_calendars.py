@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from msgspec.structs import replace
 
 from p2pnode.api.owner_documents import WindowOrder
@@ -251,8 +252,12 @@ def worked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 async def test_no_calendar_is_read_or_expanded_where_others_wait(
-    party: Party, nursery: trio.Nursery, worked: list[bool], autojump_clock: trio.abc.Clock
+    party: Party,
+    nursery: trio.Nursery,
+    worked: list[bool],
+    mock_clock: trio.testing.MockClock,
 ) -> None:
+    mock_clock.rate = 1  # as threads have it, which no jump waits for
     node = party.build(ask=300_000)
     await nursery.start(node.terms.run)
     worked.clear()
@@ -260,11 +265,11 @@ async def test_no_calendar_is_read_or_expanded_where_others_wait(
     order = WindowOrder(events=calendar(each_day.replace("PT3H", "P1D")), zone="UTC")
     await OwnerViews(node, tuple).add_window(order)
     assert False in worked
-    await trio.sleep(40 * 86_400)  # the hours of the next weeks are there when they come
-    now = node.ports.clock.now()
     table = node.terms.posting.timetable
+    mock_clock.jump(40 * 86_400)  # the hours of the next weeks are there before they come
+    now = node.ports.clock.now()
+    await until(lambda: table.is_ready(now, Millis(now + HORIZON_MS)))
     assert table.covers(now, Millis(now + HOUR), now=now)
-    assert table.is_ready(now, Millis(now + HORIZON_MS))
     far = Millis(now + 400 * DAY)
     why = table.why_closed(far, Millis(far + HOUR), now=now)
     assert why == "its hours that far ahead are still worked out; ask again"

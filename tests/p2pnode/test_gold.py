@@ -1,5 +1,6 @@
 """Gold: reserved in advance, starts on time, quoted without looking at the others' bids."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -8,16 +9,23 @@ from msgspec.structs import replace
 
 from ledger.debts import debt_of
 from ledger.evidence import check
+from p2pnode.api.owner_documents import AskChange
 from p2pnode.config import Config
 from p2pnode.execution.engine import Run, RunId
 from p2pnode.execution.fake_engine import Script
+from p2pnode.job_views import JobViews
+from p2pnode.jobs.baggage import FileBaggage
 from p2pnode.matching.hidden_bids import HiddenBids
 from p2pnode.matching.strategies import share_of
 from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.node import Node
+from p2pnode.owner_views import OwnerViews
 from p2pnode.receipt_check import verify_receipt
+from p2pnode.status import offer_of, offered
+from protocol.advert import remedy_for
 from protocol.auction import BidReveal
 from protocol.codec import decode
+from protocol.errors import LocalFault
 from protocol.lease import remedy_of
 from protocol.limits import AUCTION_BYTES_MAX
 from protocol.scoring import AuctionRecord
@@ -182,6 +190,74 @@ async def test_gold_names_its_remedy_and_silver_has_none(
     assert remedy_of(silver.request) == 0
     # A tenth of 22 minutes at 0.45 an hour.
     assert remedy_of(gold.request) == 22 * 450_000 // 60 // 10
+
+
+async def test_an_owner_sets_its_remedy_for_new_leases_and_says_so_beforehand(
+    party: Party, tmp_path: Path, autojump_clock: trio.abc.Clock
+) -> None:
+    owner = await party.start(owner_of(party, 360_000, lasts_ms=MINUTE))
+    renter = await party.add(ask=None, gossip="on")
+    await trio.sleep(LISTED_S)
+    [offer] = renter.node.market.offers()
+    assert remedy_for(offer.advert) == 100_000
+    running = submit(renter, tier="gold")
+    await trio.sleep(10)
+    views = OwnerViews(owner.node, lambda: offered(owner.node))
+    views.set_ask(AskChange(gold_remedy_ppm=250_000))
+    assert views.ask().gold_remedy_ppm == 250_000
+    await trio.sleep(3)
+    document = offer_of(renter.node, offer.head[0].hex()[:8]).offer
+    assert document.gold_remedy_ppm == 250_000
+    assert (await ended(renter, running)).state == "done"
+    [before] = owner.node.books.leases()
+    assert before.request.remedy_ppm == 100_000
+    # It holds after a restart too, until it is reset.
+    await stop(owner)
+    owner = await party.start(party.revive(owner.node))
+    await trio.sleep(LISTED_S)
+    later = submit(renter, tier="gold")
+    await trio.sleep(10)
+    [lease] = [each for each in owner.node.books.leases() if each.id != before.id]
+    assert remedy_of(lease.request) == 22 * 450_000 // 60 // 4
+    shown = JobViews(renter.node, FileBaggage(tmp_path))
+    assert shown.show(later).remedy_micro == remedy_of(lease.request)
+    owner.node.terms.prices.reset()
+    assert owner.node.terms.posting.remedy_ppm == 100_000
+    assert lease.request.remedy_ppm == 250_000
+
+
+@pytest.mark.parametrize("ppm", [0, 9_999, 1_000_001])
+async def test_a_remedy_beyond_the_bounds_is_refused(
+    party: Party, ppm: int, autojump_clock: trio.abc.Clock
+) -> None:
+    owner = await party.start(owner_of(party, 360_000))
+    views = OwnerViews(owner.node, lambda: offered(owner.node))
+    with pytest.raises(LocalFault, match="from 1% to 100%"):
+        views.set_ask(AskChange(gold_remedy_ppm=ppm))
+    plain = await party.add(ask=300_000)
+    with pytest.raises(LocalFault, match="offers no gold"):
+        OwnerViews(plain.node, lambda: offered(plain.node)).set_ask(
+            AskChange(gold_remedy_ppm=200_000)
+        )
+
+
+async def test_a_gold_bid_that_names_less_than_its_advert_is_left_out(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    mean = await party.start(owner_of(party, 300_000, lasts_ms=1_000))
+    fair = await party.start(owner_of(party, 400_000, lasts_ms=1_000))
+    renter = await party.add(ask=None, gossip="auto")
+    await trio.sleep(LISTED_S)
+    # It bids by another word than it has advertised, and advertises no more.
+    provider = mean.node.provider
+    provider.posting = dataclasses.replace(provider.posting, remedy_ppm=99_999)
+    assert (await ended(renter, submit(renter, tier="gold"))).state == "done"
+    assert [lease.owner for lease in renter.node.ports.ledger.state.leases()] == [
+        fair.node.identity.feed.public
+    ]
+    await stop(fair)
+    alone = await ended(renter, submit(renter, tier="gold", patience_ms=MillisSpan(1_000)))
+    assert "1 remedy" in alone.why
 
 
 async def test_an_owner_that_shows_another_bid_than_it_hid_is_proved_a_cheat(

@@ -65,6 +65,7 @@ def test_b12_a_fifth_of_the_card_stays_free_by_default() -> None:
     "words",
     [
         ("--vram", "16GiB", "--model-vram", "16GiB"),
+        ("--vram", "16GiB", "--headroom", "10%"),
         ("--model-vram", "16GiB", "--headroom", "95%"),
         ("--model-vram", "16GiB", "--headroom", "much"),
         ("--model-vram", "16GiB", "--headroom", "120%"),

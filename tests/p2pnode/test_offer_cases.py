@@ -318,7 +318,7 @@ async def test_c4_under_a_new_key_the_old_entry_goes_at_its_end_and_the_conflict
     await trio.sleep(0.001)
     assert seen_by(seer) == {is_now: []}
     assert alerts_of(new.node) == ()
-    with pytest.raises(LocalFault, match="No offer begins"):
+    with pytest.raises(LocalFault, match="There is no offer"):
         offer_of(seer.node, stale.head[0].hex())
 
 

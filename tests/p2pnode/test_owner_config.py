@@ -85,6 +85,7 @@ def test_an_owners_choices_are_written_out_and_read_back() -> None:
             floor=usd,
             gold_ask=usd,
             gold_floor=usd,
+            gold_remedy=250_000,
             bronze_ask=usd,
             bronze_floor=usd,
             strategy="cost-plus",

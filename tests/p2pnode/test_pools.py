@@ -14,10 +14,12 @@ from p2pnode.jobs.pools import NODES, RANK
 from p2pnode.matching.renter import Taking
 from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.node import Node
+from p2pnode.why_views import why_no_match
 from protocol.codec import decode
 from protocol.errors import LocalFault
 from protocol.job import Job, seal_job
-from protocol.limits import JOB_BYTES_MAX
+from protocol.limits import AUCTION_BYTES_MAX, JOB_BYTES_MAX
+from protocol.pool import PoolRecord, check_pool
 from protocol.units import Micros, MillisSpan, PublicKey
 from tests.make_job import make_submission
 from tests.make_node import LISTED_S, Party, Started, stop
@@ -85,6 +87,13 @@ async def test_b7_no_node_is_leased_while_another_has_no_offer(
     assert leases(owners) == 0
     assert renter.node.pools.file(pool).why == "no match: 2 of 3 nodes fit at once"
     assert [owner.node.desk.quoted for owner in owners] == [0, 0]
+    told = await why_no_match(renter.node, pool)
+    assert (told.job, told.state, told.is_matched) == (pool, "failed", False)
+    assert told.pool == "no match: 2 of 3 nodes fit at once"
+    assert (told.seen, told.fits) == (2, 2)
+    both = submit(renter.node, 2)
+    assert await ended(renter, both) == "done"
+    assert (await why_no_match(renter.node, both)).is_matched
 
 
 async def test_a_job_waits_for_room_and_starts_when_there_is_some(
@@ -207,6 +216,9 @@ async def test_a_renter_that_dies_at_any_moment_has_each_node_once(
     await stop(renter)
     monkeypatch.undo()
     revived = await party.start(party.revive(renter.node))
+    pools = revived.node.pools
+    record = decode(pools.auction_file(pools.file(pool)), PoolRecord, size_max=AUCTION_BYTES_MAX)
+    assert len(check_pool(record, revived.node.net)) == 2
     assert await ended(revived, pool) == "done"
     accepted = [
         lease for owner in owners for lease in owner.node.books.leases() if lease.is_accepted

@@ -123,6 +123,15 @@ async def test_a_log_is_what_was_printed_without_the_complaints(tmp_path: Path) 
         await broken.read_log(values(), skip=0, size_max=50)
 
 
+async def test_a_log_counts_with_each_exit_code_that_the_template_names(tmp_path: Path) -> None:
+    template = printing("print('so far'); raise SystemExit(101)")
+    with pytest.raises(Unavailable, match="has no log"):
+        await CommandPrimary(template, tmp_path).read_log(values(), skip=0, size_max=99)
+    named = msgspec.structs.replace(template, log_exits=(0, 101))
+    primary = CommandPrimary(named, tmp_path)
+    assert await primary.read_log(values(), skip=0, size_max=99) == b"so far\n"
+
+
 async def test_one_start_of_a_job_at_a_time_also_over_our_own_death(
     tmp_path: Path, nursery: trio.Nursery
 ) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from p2pnode.jobs.primary_template import SHIPPED, VALUES, Verb, load_template, values_of
 from protocol.errors import LocalFault
+from tests.primary_samples import SAMPLES, Sample
 
 IMAGE = "python@sha256:" + "0" * 64
 WORDS = st.lists(st.text(st.characters(codec="utf-8"), min_size=1), min_size=1, max_size=4)
@@ -144,12 +145,15 @@ def test_answers_are_understood(
     assert load_template(name).read(code, printed) == said
 
 
-def test_a_run_of_dstack_without_capacity_is_over_there() -> None:
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.what)
+def test_what_the_documentation_says_that_a_tool_answers_is_understood(sample: Sample) -> None:
+    template = load_template(sample.tool)
+    assert template.read(sample.code, sample.printed) == sample.said
+    assert template.is_gone(sample.code, sample.printed) == sample.is_gone
+
+
+def test_a_run_of_dstack_that_names_the_words_for_no_capacity_did_not_end_so() -> None:
     reason = '"termination_reason": "failed_to_start_due_to_no_capacity"'
-    told = f'{{\n  "status": "failed",\n  "jobs": [{{\n      {reason},\n      "exit_status": null'
-    assert load_template("dstack").read(0, told) == ("out_of_stock", None)
-    assert load_template("dstack").is_gone(0, told)
-    # A job that prints or names the words in its own command is not what ended so.
     quoted = json.dumps({"commands": [f"echo {reason}"]}, indent=2)
     running = f'{{\n  "status": "running",\n{quoted[1:]}'
     assert load_template("dstack").read(0, running) == ("running", None)

@@ -171,6 +171,10 @@ def test_what_is_suggested_can_be_pasted_and_then_fits_as_many_as_were_said(seed
         }
         words = [text for name, text in base.items() if name not in dropped]
         words += [text for text in options if not text.startswith("without")]
-        pasted = replace(wish_typed(*shlex.split(" ".join(words))), money=wish.money)
+        pasted = replace(
+            wish_typed(*shlex.split(" ".join(words))),
+            money=wish.money,
+            slack_ms=change.steps[-1].wish.slack_ms,  # those are told that fit then as well
+        )
         fits = sum(misfit(offer, pasted, known) is None for offer, known in offers)
         assert fits == change.matches

@@ -77,7 +77,7 @@ def why(**changes: object) -> dict[str, object]:
     return {
         "job": "job-8mm1", "state": "matching", "is_matched": False, "waited_ms": 240_000,
         "patience_ms": 1_200_000, "seen": 37, "shut_out": {}, "fits": 0, "bids": 0,
-        "refusals": [], "missed": {}, "unseen": "",
+        "refusals": [], "missed": {}, "unseen": "", "pool": "",
         "funnel": [
             {"name": "vram", "asked": "--vram 81920MiB", "failed": {"vram": 21}, "left": 16},
             {"name": "gpus", "asked": "--gpus 1", "failed": {}, "left": 16},

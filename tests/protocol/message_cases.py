@@ -96,9 +96,6 @@ def advert_rules() -> list[Case]:
             for tier, ask in pairs
         )  # fmt: skip
 
-    def steps(*units: int) -> tuple[Surcharge, ...]:
-        return tuple(Surcharge(units=number, ppm=1) for number in units)
-
     end = NOW + 90_000
     c = advert_case
     return [
@@ -125,7 +122,29 @@ def advert_rules() -> list[Case]:
         c("a tier twice", "advert.tiers", tiers=asks(("silver", 1), ("silver", 2))),
         c("gold with an ask", "advert.ask", tiers=asks(("gold", 1))),
         c("silver without an ask", "advert.ask", tiers=asks(("silver", None))),
+        c("gold with a remedy", None, tiers=(TierAsk(tier="gold", remedy_ppm=1_000_000),)),
+        c("silver with a remedy", "advert.ask",
+            tiers=(TierAsk(tier="silver", micro_per_gpu_hour=Micros(2), remedy_ppm=1),)),
         c("silver for nothing", None, tiers=asks(("silver", 0))),
+        *advert_lists(),
+        c("sealed by a feed that its certificate does not name", "advert.signer", signer=STRANGER),
+        c("under a certificate of another network", "certificate.net", of=MAIN,
+            certificate=make.CERTIFICATE),
+        c("under a certificate that is over", "certificate.time",
+            certificate=make.signed_certificate(not_after_ms=Millis(NOW - 1))),
+        c("with every field", None, **_every_field()),
+        c("withdrawn", None, state="withdrawn"),
+    ]  # fmt: skip
+
+
+def advert_lists() -> list[Case]:
+    """What lists in it must be like."""
+    c = advert_case
+
+    def steps(*units: int) -> tuple[Surcharge, ...]:
+        return tuple(Surcharge(units=number, ppm=1) for number in units)
+
+    return [
         c("rising surcharges", None, surcharges=steps(1, 2)),
         c("two surcharges for one size", "advert.surcharges", surcharges=steps(2, 2)),
         c("falling surcharges", "advert.surcharges", surcharges=steps(2, 1)),
@@ -139,13 +158,6 @@ def advert_rules() -> list[Case]:
             devices=(bytes(8), bytes(7) + b"\1")),
         c("a device twice", "advert.devices", devices=(bytes(8), bytes(8))),
         c("falling devices", "advert.devices", devices=(bytes(7) + b"\1", bytes(8))),
-        c("sealed by a feed that its certificate does not name", "advert.signer", signer=STRANGER),
-        c("under a certificate of another network", "certificate.net", of=MAIN,
-            certificate=make.CERTIFICATE),
-        c("under a certificate that is over", "certificate.time",
-            certificate=make.signed_certificate(not_after_ms=Millis(NOW - 1))),
-        c("with every field", None, **_every_field()),
-        c("withdrawn", None, state="withdrawn"),
     ]  # fmt: skip
 
 
@@ -168,7 +180,12 @@ def advert_shapes() -> list[Case]:
         "model": ("", "m" * 65, "\u00e9", "m\n"),
         "vram_mib": (0, 2**40 + 1),
         "units": (65,),
-        "tiers": ((), (TierAsk(tier="gold"),) * 4),
+        "tiers": (
+            (),
+            (TierAsk(tier="gold"),) * 4,
+            (TierAsk(tier="gold", remedy_ppm=0),),
+            (TierAsk(tier="gold", remedy_ppm=1_000_001),),
+        ),
         "money": ("US", "USDOL", "usd", "US1"),
         "isolation": ("none",),
         "region": ("I", "IND", "in", "I1", "IN\n"),

@@ -42,6 +42,7 @@ from protocol.offers import (
     supersedes,
 )
 from protocol.payment import PaymentReference, reference_of
+from protocol.pool import PoolOffer, PoolRecord, check_pool, plan
 from protocol.rail import RailReceipt, check_rail_receipt
 from protocol.rules import RULES, RULES_DIGEST
 from protocol.scoring import AuctionRecord, check_auction
@@ -155,6 +156,26 @@ def judge_auction(case: Case) -> None:
     assert (tried and tried.hex()) == case["tried"]
 
 
+def judge_pool(case: Case) -> None:
+    record = decode(raw(case), PoolRecord, size_max=AUCTION_BYTES_MAX)
+    assert check_pool(record, NetId(raw(FILES["pool"], "net"))) == record.chosen
+
+
+@pytest.mark.parametrize("case", FILES["pool"]["plans"], ids=lambda case: case["name"])
+def test_places_are_planned_as_the_vectors_say(case: Case) -> None:
+    offers = [
+        PoolOffer(
+            key=bytes.fromhex(key),
+            owner=PublicKey(bytes.fromhex(owner)),
+            account=PublicKey(bytes.fromhex(account)),
+            places=places,
+            score=Micros(score),
+        )
+        for key, owner, account, places, score in case["offers"]
+    ]
+    assert [offer.key.hex() for offer in plan(offers, case["nodes"])] == case["asked"]
+
+
 def judge_job(case: Case) -> None:
     read_job(raw(case), named=Digest(raw(case, "named")))
 
@@ -204,6 +225,7 @@ JUDGES: dict[str, Callable[[Case], None]] = {
     "bid-commit": judge_seal("bid-commit", BidCommit),
     "bid-reveal": judge_seal("bid-reveal", BidReveal),
     "auction": judge_auction,
+    "pool": judge_pool,
     "take": judge_shape,
     "witness": judge_shape,
     "job": judge_job,

@@ -207,6 +207,18 @@ async def test_what_the_gpu_runtime_reads_is_ours(engine: DockerEngine) -> None:
     assert said["HOME"] == "/work"
 
 
+async def test_the_last_unfinished_line_is_logged_however_its_pipe_is_read(
+    engine: DockerEngine,
+) -> None:
+    # Docker may write the end of the one pipe down after later pieces of the other.
+    text = "import os; os.write(1, b'a'); os.write(2, b'%d\\n'); os.write(1, b'last')"
+    for number in range(20):
+        run = make_run(python(text % number), number=100 + number)
+        await suite.ending_of(engine, run)
+        log = b"".join([part.data for part in await suite.whole_log(engine, run.id)])
+        assert sorted(log) == sorted(b"a%d\nlast" % number)
+
+
 async def test_bytes_of_any_kind_are_logged_as_they_are(engine: DockerEngine) -> None:
     run = make_run(python("import os; os.write(1, bytes(range(256)) * 300); os.write(2, b'end')"))
     await suite.ending_of(engine, run)
