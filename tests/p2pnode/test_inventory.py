@@ -13,6 +13,7 @@ from p2pnode.matching.search import Wish, search
 from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.ports import Ports
 from p2pnode.status import alerts_of
+from p2pnode.why_views import why_no_match
 from protocol.auction import Need
 from protocol.errors import Unavailable
 from protocol.signing import digest
@@ -103,6 +104,9 @@ async def test_b11_memory_that_others_take_leaves_the_offer_within_five_seconds(
         need = Need(gpus=1, vram_mib_min=vram)
         job = renter.node.jobs.submit(make_submission(renter.node, need=need))
         assert (await ended(renter, job.id)).state == state
+    told = await why_no_match(renter.node, job.id)
+    assert [each.failed for each in told.funnel if each.failed] == [{"vram": 1}]
+    assert [change.options for change in told.changes] == [("--vram 9728MiB",)]
     driver.vram = [WHOLE, WHOLE]
     await trio.sleep(5)
     assert offered(renter) == [(WHOLE, 2, 2)]
