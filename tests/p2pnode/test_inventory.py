@@ -100,11 +100,15 @@ async def test_b11_memory_that_others_take_leaves_the_offer_within_five_seconds(
     driver.vram = [9_728, 9_728]
     await trio.sleep(5)
     assert (offered(renter), fits(renter, 20_000)) == ([(9_728, 2, 2)], 0)
-    for vram, state in ((8_000, "done"), (20_000, "failed")):
-        need = Need(gpus=1, vram_mib_min=vram)
-        job = renter.node.jobs.submit(make_submission(renter.node, need=need))
-        assert (await ended(renter, job.id)).state == state
-    told = await why_no_match(renter.node, job.id)
+    small, large = (
+        renter.node.jobs.submit(
+            make_submission(renter.node, need=Need(gpus=1, vram_mib_min=vram))
+        ).id
+        for vram in (8_000, 20_000)
+    )
+    assert (await ended(renter, small)).state == "done"
+    assert (await ended(renter, large)).state == "failed"
+    told = await why_no_match(renter.node, large)
     assert [each.failed for each in told.funnel if each.failed] == [{"vram": 1}]
     assert [change.options for change in told.changes] == [("--vram 9728MiB",)]
     driver.vram = [WHOLE, WHOLE]
