@@ -46,7 +46,7 @@ from protocol.pool import PoolOffer, PoolRecord, check_pool, plan
 from protocol.rail import RailReceipt, check_rail_receipt
 from protocol.rules import RULES, RULES_DIGEST
 from protocol.scoring import AuctionRecord, check_auction
-from protocol.signing import Signer, digest, is_signed, is_sound, key_of, preimage
+from protocol.signing import digest, is_signed
 from protocol.tick import Outcome, Saved, Tick, check_saved, check_tick
 from protocol.units import (
     Digest,
@@ -268,40 +268,6 @@ def test_no_two_cases_of_a_file_have_one_name() -> None:
     for name in JUDGES:
         names = [case["name"] for case in FILES[name]["cases"]]
         assert len(names) == len(set(names)), name
-
-
-@pytest.mark.parametrize("case", FILES["signing"]["preimages"], ids=lambda c: c["domain"])
-def test_preimages_signatures_and_digests_are_those_of_the_vectors(case: Case) -> None:
-    net, data, signer = NetId(raw(case, "net")), raw(case, "data"), Signer(raw(case, "seed"))
-    assert signer.public == raw(case, "public")
-    assert preimage(case["domain"], net, data) == raw(case, "preimage")
-    assert signer.sign(case["domain"], net, data) == raw(case, "signature")
-    assert digest(case["domain"], data) == raw(case, "digest")
-
-
-@pytest.mark.parametrize("case", FILES["signing"]["signatures"], ids=lambda c: c["name"])
-def test_signatures_hold_as_the_vectors_say(case: Case) -> None:
-    held = is_signed(
-        PublicKey(raw(case, "key")),
-        case["domain"],
-        NetId(raw(case, "net")),
-        raw(case, "data"),
-        by=raw(case, "signature"),  # type: ignore[arg-type]
-    )
-    assert held is case["valid"]
-    assert held is (case["name"] in {"good", "made by hand"})
-
-
-@pytest.mark.parametrize("case", FILES["signing"]["keys"], ids=lambda c: c["name"])
-def test_only_a_point_of_the_prime_order_group_is_a_sound_key(case: Case) -> None:
-    assert is_sound(PublicKey(raw(case, "key"))) is case["sound"]
-    assert case["sound"] is (case["name"] == "a feed key")
-
-
-@pytest.mark.parametrize("case", FILES["signing"]["peer_ids"], ids=lambda c: c["name"])
-def test_a_peer_id_holds_an_ed25519_key_or_none(case: Case) -> None:
-    key = key_of(PeerId(raw(case, "peer_id")))
-    assert (key and key.hex()) == case["key"]
 
 
 def test_marks_of_devices_are_those_of_the_vectors() -> None:
