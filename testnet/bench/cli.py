@@ -58,11 +58,13 @@ def join(owners: int, renters: int, as_json: bool) -> None:
 @click.option("--nodes", default=20, show_default=True, help="Each a process; at most 24.")
 @click.option("--renters", default=4, show_default=True, help="How many of them only rent.")
 @click.option("--jobs", default=25, show_default=True, help="Of each renter, in turn.")
+@click.option("--every", default=4.0, show_default=True, help="Seconds; 0: one upon the other.")
+@click.option("--seed", default=1, show_default=True, help="When each job comes.")
 @json_option
-def grants(nodes: int, renters: int, jobs: int, as_json: bool) -> None:
+def grants(*, nodes: int, renters: int, jobs: int, every: float, seed: int, as_json: bool) -> None:
     """How soon after its submission a job has its lease, with renters of both kinds at once."""
     module = importlib.import_module("testnet.bench.grants")
-    wish = module.GrantsWish(nodes=nodes, renters=renters, jobs=jobs)
+    wish = module.GrantsWish(nodes=nodes, renters=renters, jobs=jobs, every_s=every, seed=seed)
     conclude(module.run(wish, note), as_json=as_json)
 
 

@@ -1,6 +1,7 @@
 """`bench grants`: how soon after its submission a job has its lease, on a network of processes."""
 
 import math
+import random
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -36,6 +37,10 @@ class GrantsWish:
     renters: int
     jobs: int
     """Of each renter, one after the other; all renters at once."""
+    every_s: float
+    """A renter submits at this pace on average, or as soon as its last job is done if that is
+    later: with 0 the renters load the machine as much as it can bear."""
+    seed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +63,10 @@ def run(wish: GrantsWish, say: Say) -> Report:
         running = start(_half_light(planned), state, name="grants", heartbeat=HEARTBEAT)
         try:
             wait_for_offers(running)
+            owners = wish.nodes - wish.renters
             say(
-                f"{wish.nodes - wish.renters} owners up; {wish.renters} renters of {wish.jobs} jobs"
+                f"{owners} owners up; {wish.renters} renters of {wish.jobs} jobs, "
+                f"one every {wish.every_s:g} s each"
             )
             found = trio.run(_rent, running, wish)
         finally:
@@ -79,13 +86,17 @@ async def _rent(running: Running, wish: GrantsWish) -> list[Granted]:
     found: list[Granted] = []
     async with trio.open_nursery() as nursery:
         for node in running.nodes[-wish.renters :]:
-            nursery.start_soon(_renter, node, wish.jobs, found)
+            nursery.start_soon(_renter, node, wish, found)
     return found
 
 
-async def _renter(node: RunningNode, jobs: int, found: list[Granted]) -> None:
+async def _renter(node: RunningNode, wish: GrantsWish, found: list[Granted]) -> None:
+    rng = random.Random(f"{wish.seed} {node.name}")  # noqa: S311 - when, no secret
     status = await _get(node, "/v1/status")
-    for _ in range(jobs):
+    due_s = trio.current_time()
+    for _ in range(wish.jobs):
+        due_s += rng.uniform(0.5, 1.5) * wish.every_s
+        await trio.sleep_until(due_s)
         granted = await _job(node, is_light=bool(status["is_light"]))
         found.append(granted)
 
@@ -123,6 +134,8 @@ def _report(wish: GrantsWish, found: list[Granted]) -> Report:
         "nodes": wish.nodes,
         "renters": wish.renters,
         "jobs": len(found),
+        "every_s": wish.every_s,
+        "seed": wish.seed,
         **{f"p{share}_s": percentile(took, share / 100) for share in (50, 95, 99)},
         "max_s": max(took, default=math.nan),
         "moved": sum(each.attempts > 1 for each in found),
