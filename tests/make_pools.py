@@ -11,6 +11,7 @@ from p2pnode.matching.book import Follower, Offer
 from p2pnode.matching.judging import HAZARD_PPM_PER_HOUR
 from p2pnode.matching.market import Market
 from p2pnode.matching.order import Order
+from p2pnode.matching.pool_failures import Failures
 from p2pnode.matching.pooling import NoPool, Pool, Pooling
 from protocol.advert import TierAsk
 from protocol.auction import Refusal, Reply, Rfq
@@ -182,10 +183,15 @@ def wanted(**changes: object) -> Order:
     return order(**{"span_ms": MillisSpan(HOUR), **changes})
 
 
-async def pooled(by: Pooling, nodes: int, of: Order | None = None) -> Pool | NoPool:
-    """What comes of it."""
+async def pooled(
+    by: Pooling, nodes: int, of: Order | None = None, failures: Failures | None = None
+) -> Pool | NoPool:
+    """What comes of it; `failures`: of the attempts before."""
+    known = Failures() if failures is None else failures
     try:
-        return await by.hold(of or wanted(), nodes, lambda _rank, _offer: (Digest(bytes(32)), None))
+        return await by.hold(
+            of or wanted(), nodes, lambda _rank, _offer: (Digest(bytes(32)), None), known
+        )
     except NoPool as none:
         return none
 

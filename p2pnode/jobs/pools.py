@@ -20,6 +20,7 @@ from p2pnode.jobs.jobfile import ENDED, JobFile, load, taking_of, taking_record
 from p2pnode.jobs.jobs import Jobs, Submission
 from p2pnode.jobs.poolfile import PoolFile, load_pools, save_pool
 from p2pnode.matching.book import Offer
+from p2pnode.matching.pool_failures import Failures
 from p2pnode.matching.pooling import NoPool, Pooling
 from p2pnode.matching.search import Wish
 from protocol.codec import encode
@@ -57,6 +58,7 @@ class Pools:
         self._random_bytes = random_bytes
         self._look_around = look_around
         self._pools: dict[str, PoolFile] = {}
+        self._failures: dict[str, Failures] = {}
         self._to_run, self._submitted = trio.open_memory_channel[str](POOLS_MAX)
 
     async def run(
@@ -156,17 +158,19 @@ class Pools:
 
     async def _run(self, name: str) -> None:
         """Until it has ended. Raises LocalFault if our own disk fails."""
+        self._failures[name] = Failures()
         while self._pools[name].state in {"matching", "taking"}:
             try:
                 await self._step(name)
             except (NoPool, PeerFault, Unavailable) as none:
                 await self._wait_for_market(name, str(none))
+        del self._failures[name]
         if self._pools[name].state == "granted":
             await self._watch(name)
 
     async def _step(self, name: str) -> None:
         """Hold and write down, then take. In `taking` a cancelled one is taken and ended."""
-        file = self._pools[name]
+        file, failures = self._pools[name], self._failures[name]
         if file.state == "matching":
             if file.is_cancelled is not UNSET:
                 self._change(name, state="failed", why="cancelled")
@@ -177,7 +181,8 @@ class Pools:
                 order = replace(order, total_max=Micros(order.total_max * len(file.members)))
             await self._look_around(order.wish())
             try:
-                held = await self._pooling.hold(order, len(file.members), self._job_for(file))
+                job_for = self._job_for(file)
+                held = await self._pooling.hold(order, len(file.members), job_for, failures)
             except NoPool as none:
                 self._keep_auction(name, none.record)
                 raise
@@ -189,7 +194,8 @@ class Pools:
             self._begin(name)
             return
         try:
-            await self._pooling.take([taking_of(each) for each in self._pools[name].takings])
+            takings = [taking_of(each) for each in self._pools[name].takings]
+            await self._pooling.take(takings, failures)
         except NoPool:
             self._change(name, state="matching", takings=())
             raise

@@ -155,9 +155,9 @@ class Market:
         """A newcomer has won by being judged as others are."""
         self._tried.append(owner)
 
-    def note_silent(self, offer: Offer) -> None:
-        """Its owner could not be reached: it is left alone until it is heard of, or for a while."""
-        self._silent[offer.signer] = self._clock.now()
+    def note_silent(self, owner: PublicKey) -> None:
+        """An owner could not be reached: it is left alone until it is heard of, or for a while."""
+        self._silent[owner] = self._clock.now()
         while len(self._silent) > RTTS_KEPT_MAX:
             del self._silent[next(iter(self._silent))]
 

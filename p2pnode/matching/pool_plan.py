@@ -1,17 +1,20 @@
 """Among which offers the nodes of one job are placed. Pure. The rule is `protocol.pool`'s."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from p2pnode.matching.asking import total_of
 from p2pnode.matching.book import Offer
 from p2pnode.matching.judging import judged
 from p2pnode.matching.order import Order
 from p2pnode.matching.preferences import unmet_ppm
-from p2pnode.matching.search import KnownOf, misfit_of, tier_of
+from p2pnode.matching.search import KnownOf, converted, misfit_of, tier_of
+from p2pnode.quantities import format_money
+from protocol.advert import price_for
 from protocol.limits import POOL_NODES_MAX, POOL_OFFERS_MAX
 from protocol.pool import PoolOffer, SeenOffer, advert_score, plan
-from protocol.units import Millis
+from protocol.units import Micros, Millis, PublicKey
 
 RELIABILITY_ASSUMED_PPM: Final = 1_000_000
 """Of an owner of whom nothing is known, where nothing is asked of it."""
@@ -34,6 +37,11 @@ class Room:
     """Offers, cheapest first."""
     free_gpus: int
     """Of the offers that fit in all else, also where too few are together."""
+
+    def without(self, owners: set[PublicKey]) -> "Room":
+        """What is left but for these owners' places."""
+        left = tuple(place for place in self.places if place.offer.signer not in owners)
+        return replace(self, places=left)
 
     def why_not(self, nodes: int, gpus: int) -> str | None:
         """Why there is no pool of `nodes` nodes with `gpus` GPUs each; None if there is one."""
@@ -100,3 +108,20 @@ def shortlist(room: Room, nodes: int, is_sealable: Callable[[Offer], bool]) -> l
         if not odd:
             return found
         left = [place for place in left if place not in odd]
+
+
+def asks_of(places: list[Place], order: Order) -> list[int]:
+    """Per GPU-hour, in the renter's money, as they are advertised in the tiers that are asked."""
+    found = []
+    for place in places:
+        asked = price_for(place.offer.advert, place.seen.tier, order.need.gpus) or 0
+        found.append(converted(Micros(asked), place.offer.advert.money, order.wish()) or 0)
+    return found
+
+
+def too_dear(asks: list[int], order: Order) -> str | None:
+    """Why nodes at these prices per GPU-hour are together above what the renter pays, or None."""
+    cost = sum(total_of(Micros(ask), order) for ask in asks)
+    if order.total_max is None or cost <= order.total_max:
+        return None
+    return f"{len(asks)} nodes cost up to {format_money(Micros(cost), order.money)}, over the limit"

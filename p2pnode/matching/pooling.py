@@ -16,15 +16,16 @@ from msgspec.structs import replace as with_fields
 from ledger.bodies import Grant, read_body
 from ledger.entry import read_entry
 from p2pnode.clock import WallClock
-from p2pnode.matching.asking import beyond, request_for, rfq_for, total_of, withholds
+from p2pnode.matching.asking import beyond, request_for, rfq_for, withholds
 from p2pnode.matching.book import Offer
 from p2pnode.matching.let_go import letting_go
 from p2pnode.matching.market import Market
 from p2pnode.matching.order import Order
-from p2pnode.matching.pool_plan import Place, Room, room_in, shortlist
+from p2pnode.matching.pool_failures import Failures
+from p2pnode.matching.pool_plan import Place, Room, asks_of, room_in, shortlist, too_dear
 from p2pnode.matching.renter import Ask, Taking
-from p2pnode.matching.search import ask_of, converted, search
-from p2pnode.quantities import format_money
+from p2pnode.matching.search import converted, search
+from p2pnode.network.exchange import Refused
 from protocol.advert import Region
 from protocol.answers import check_bid, check_refusal
 from protocol.auction import Bid, BidDrop, Refusal, Reply, Rfq, Take
@@ -35,7 +36,7 @@ from protocol.limits import FRAME_BYTES_MAX, POOL_TRIES_MAX
 from protocol.pool import Asked, Candidates, PoolRecord
 from protocol.scoring import Weights, deal_of, expected_cost
 from protocol.signing import Signer
-from protocol.units import Digest, Micros, PeerId
+from protocol.units import Digest, Micros, PeerId, PublicKey
 from protocol.wire import Sealed, pack, unpack
 
 log = logging.getLogger(__name__)
@@ -94,7 +95,12 @@ class _Hearing:
     places: Final[dict[bytes, Place]]
     """By group key: what is chosen among."""
     left: Candidates
+    failures: Final[Failures]
     tries: list[list[Asked]] = field(default_factory=list)
+
+    def plan(self) -> list[Place]:
+        """The places to ask for now; none if there are too few."""
+        return [self.places[place.key] for place in self.left.plan()]
 
     def record(self, held: list[_Held]) -> PoolRecord:
         """What is kept of it; `held`: the bids that are taken."""
@@ -145,30 +151,31 @@ class Pooling:
         self._rng = rng
         self._clock = clock
 
-    async def hold(self, order: Order, nodes: int, job_for: JobFor) -> Pool:
+    async def hold(self, order: Order, nodes: int, job_for: JobFor, failures: Failures) -> Pool:
         """Requests for `nodes` leases whose units are held for us, to be sent at once.
 
-        Nothing is leased yet: they are to be made durable first. Raises NoPool.
+        Nothing is leased yet: they are to be made durable first. Owners in `failures` are left
+        out where others will do; it hears who fails. Raises NoPool.
         """
         await self._measure(order)
-        hearing, short = self._look(order, nodes, job_for)
+        hearing, short = self._look(order, nodes, job_for, failures)
         if short is not None:
             raise NoPool(short)
         why = ""
         for turn in range(POOL_TRIES_MAX):
             if turn:
                 await trio.sleep(self._rng.uniform(*JITTER_S))
-            chosen = [hearing.places[place.key] for place in hearing.left.plan()]
+            chosen = hearing.plan()
             if not chosen:
                 break
-            dear = _too_dear([_ask_of(place, order) for place in chosen], order)
+            dear = too_dear(asks_of(chosen, order), order)
             if dear is not None:
                 raise NoPool(dear, hearing.record([]))
             held, why = await self._hold_all(hearing, chosen)
             if len(held) == nodes:
                 scores = [(each.offer.head[0], hearing.score(each)) for each in held]
                 hearing.left = hearing.left.held(scores)
-                dear = _too_dear([each.ask_micro for each in held], order)
+                dear = too_dear([each.ask_micro for each in held], order)
                 if hearing.left.is_settled(scores) and dear is None:
                     takings = (
                         self._taking(order, each, rank, job_for) for rank, each in enumerate(held)
@@ -180,10 +187,10 @@ class Pooling:
                 break
         raise NoPool(why, hearing.record([]))
 
-    async def take(self, takings: list[Taking]) -> list[bytes]:
+    async def take(self, takings: list[Taking], failures: Failures) -> list[bytes]:
         """The GRANT for each request, in their order; may be repeated after a crash.
 
-        Raises NoPool if one was not granted: the others are let go then.
+        Raises NoPool if one was not granted: the others are let go then, and `failures` has it.
         """
         grants: dict[int, bytes] = {}
         async with trio.open_nursery() as nursery:
@@ -191,12 +198,17 @@ class Pooling:
                 nursery.start_soon(self._take, rank, taking, grants)
         if len(grants) == len(takings):
             return [grants[rank] for rank in range(len(takings))]
+        for rank, taking in enumerate(takings):
+            if rank not in grants:
+                failures.note(taking.owner, self._clock.now())
         async with trio.open_nursery() as nursery:
             for rank, grant in grants.items():
                 nursery.start_soon(self._let_go, takings[rank], grant)
         raise NoPool(f"{len(grants)} of {len(takings)} nodes were granted, and are let go")
 
-    def _look(self, order: Order, nodes: int, job_for: JobFor) -> tuple[_Hearing, str | None]:
+    def _look(
+        self, order: Order, nodes: int, job_for: JobFor, failures: Failures
+    ) -> tuple[_Hearing, str | None]:
         """What is chosen among, and why that is too little."""
 
         def is_sealable(offer: Offer) -> bool:
@@ -208,21 +220,27 @@ class Pooling:
             return True
 
         order = replace(order, weights=with_fields(order.weights, rates=order.choice.rates))
-        offers, room = self._room(order)
-        places = shortlist(room, nodes, is_sealable)
-        by_rule = {place.by_rule.key: place.by_rule for place in places}
-        hearing = _Hearing(
-            order=order,
-            weights=order.weights,
-            nodes=nodes,
-            seen=offers,
-            places={place.by_rule.key: place for place in places},
-            left=Candidates(nodes=nodes, offers=by_rule),
-        )
-        short = room.why_not(nodes, order.need.gpus)
-        if short is None and not hearing.left.plan():
-            short = "to too many owners no job can be sealed"
-        return hearing, short
+        seen, whole = self._room(order)
+        for out in failures.left_out(self._clock.now()):
+            room = whole.without(out)
+            places = shortlist(room, nodes, is_sealable)
+            by_rule = {place.by_rule.key: place.by_rule for place in places}
+            hearing = _Hearing(
+                order=order,
+                weights=order.weights,
+                nodes=nodes,
+                seen=seen,
+                places={place.by_rule.key: place for place in places},
+                left=Candidates(nodes=nodes, offers=by_rule),
+                failures=failures,
+            )
+            short, chosen = room.why_not(nodes, order.need.gpus), hearing.plan()
+            if short is None and not chosen:
+                short = "to too many owners no job can be sealed"
+            is_fine = short is None and too_dear(asks_of(chosen, order), order) is None
+            if is_fine or not out:
+                return hearing, short
+        raise AssertionError("in the end nobody is left out")
 
     def _room(self, order: Order) -> tuple[int, Room]:
         """How many offers there are, and the room in those that fit."""
@@ -248,11 +266,14 @@ class Pooling:
                     held.append(await self._hold_one(hearing.order, place.offer, asked))
                 except (Unavailable, PeerFault, NoPool) as error:
                     log.info("not held", extra={"owner": place.offer.signer.hex()})
+                    self._note_silence(place.offer.signer, error)
                     why = f"an owner does not hold its GPUs: {error}"
                     break
         if len(held) < len(chosen):
             # Also one at which our time ran out: it did not answer at once.
-            hearing.left = hearing.left.without(chosen[len(held)].offer.head[0])
+            failed = chosen[len(held)].offer
+            hearing.left = hearing.left.without(failed.head[0])
+            hearing.failures.note(failed.signer, self._clock.now())
         return held, "the owners answer too slowly" if scope.cancelled_caught else why
 
     async def _hold_one(self, order: Order, offer: Offer, asked: list[Asked]) -> _Held:
@@ -272,7 +293,7 @@ class Pooling:
         with trio.move_on_after(HOLD_S) as scope:
             body = await self._ask(offer.certificate.peer_id, "rfq", raw)
         if scope.cancelled_caught:
-            raise Unavailable("the owner is slow")
+            raise NoPool("it is slow")
         reply = decode(body, Reply, size_max=FRAME_BYTES_MAX)
         if reply.yes is UNSET:
             refusal = self._refusal(reply, rfq.digest, offer)
@@ -288,6 +309,11 @@ class Pooling:
             raise NoPool("it names less of a remedy than its advert")
         asked[-1] = Asked(rfq=raw, bid=reply.yes)
         return _Held(offer, question, bid, _price_of(bid.body, order))
+
+    def _note_silence(self, owner: PublicKey, error: Exception) -> None:
+        """Who answers late, or with an error, is there."""
+        if isinstance(error, Unavailable) and not isinstance(error, Refused):
+            self._market.note_silent(owner)
 
     def _refusal(self, reply: Reply, of: Digest, offer: Offer) -> str:
         assert reply.no is not UNSET
@@ -322,6 +348,7 @@ class Pooling:
                 self._check_grant(reply.yes, taking)
                 grants[rank] = reply.yes
         except (Unavailable, PeerFault, trio.TooSlowError) as error:
+            self._note_silence(taking.owner, error)
             log.info("not granted", extra={"owner": taking.owner.hex(), "why": str(error)})
 
     def _check_grant(self, raw: bytes, taking: Taking) -> Grant:
@@ -362,16 +389,3 @@ def _price_of(bid: Bid, order: Order) -> Micros:
     price = converted(bid.micro_per_gpu_hour, bid.money, order.wish())
     assert price is not None  # as `beyond` has found
     return price
-
-
-def _ask_of(place: Place, order: Order) -> int:
-    """Per GPU-hour, in the renter's money, as it is advertised."""
-    return ask_of(place.offer, order.wish()) or 0
-
-
-def _too_dear(asks: list[int], order: Order) -> str | None:
-    """Why nodes at these prices per GPU-hour are together above what the renter pays, or None."""
-    cost = sum(total_of(Micros(ask), order) for ask in asks)
-    if order.total_max is None or cost <= order.total_max:
-        return None
-    return f"{len(asks)} nodes cost up to {format_money(Micros(cost), order.money)}, over the limit"

@@ -171,7 +171,7 @@ class Renter:
     def _note_silence(self, offer: Offer, error: Exception) -> None:
         """Who answers late, or that it may not sign now, is there."""
         if isinstance(error, Unavailable) and not isinstance(error, Refused):
-            self._market.note_silent(offer)
+            self._market.note_silent(offer.signer)
 
     async def measure(self, wish: Wish, *, likes_near: bool = False) -> None:
         """Know the round trips to owners that fit, where they are limited or liked short."""

@@ -206,12 +206,12 @@ async def test_c5_an_owner_out_of_reach_is_left_alone_until_it_is_heard_of(
     (offer,) = seer.node.market.offers()
     wanted = seer.node.jobs.submit(make_submission(seer.node)).order(make.NOW)
     assert seer.node.market.shut_out(offer, wanted) is None
-    seer.node.market.note_silent(offer)
+    seer.node.market.note_silent(offer.signer)
     assert seer.node.market.shut_out(offer, wanted) == "out of reach"
     owner.node.provider.refresh()
     await trio.sleep(3)
     assert seer.node.market.shut_out(offer, wanted) is None
-    seer.node.market.note_silent(offer)
+    seer.node.market.note_silent(offer.signer)
     await trio.sleep(16)
     assert seer.node.market.shut_out(offer, wanted) is None
 

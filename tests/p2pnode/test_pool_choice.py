@@ -4,19 +4,22 @@ import itertools
 import random
 from pathlib import Path
 
+import pytest
 import trio
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from p2pnode.auction_check import pool_document
 from p2pnode.matching.order import Choice
+from p2pnode.matching.pool_failures import LEFT_OUT_MS, Failures
 from p2pnode.matching.pooling import NoPool, Pool
 from p2pnode.network.memory_transport import MemoryHub
 from protocol.lease import LeaseRequest
-from protocol.limits import POOL_OFFERS_MAX
+from protocol.limits import POOL_OFFERS_MAX, POOL_TRIES_MAX
 from protocol.pool import check_pool
-from protocol.units import Micros, MillisSpan
+from protocol.units import Micros, Millis, MillisSpan
 from protocol.wire import unpack
+from tests import make
 from tests.make import NET
 from tests.make_node import LISTED_S, Party
 from tests.make_pools import GPUS, Holder, pooled, pooling, random_holders, wanted
@@ -72,6 +75,63 @@ async def test_an_owner_that_did_not_hold_is_left_out_of_the_next_try(
     # What was held in vain was let go at once.
     held = [asked for asked in found.record.tries[0] if asked.bid is not UNSET]
     assert sum(each.dropped for each in holders) == len(held)
+
+
+@pytest.mark.parametrize("does", ["refuse", "be silent", "not hold", "lie"])
+async def test_owners_that_hold_nothing_do_not_stop_a_job_for_good(
+    autojump_clock: trio.abc.Clock, does: str
+) -> None:
+    bad = [Holder(number=n, ask=200_000, does=does) for n in range(10, 10 + POOL_TRIES_MAX)]
+    good = [Holder(number=n, ask=300_000) for n in (20, 21)]
+    by, failures = pooling([*bad, *good]), Failures()
+    assert isinstance(await pooled(by, 2, failures=failures), NoPool)
+    found = await pooled(by, 2, failures=failures)
+    assert isinstance(found, Pool)
+    assert _owners(found) == sorted(each.feed for each in good)
+    assert check_pool(found.record, NET) == found.record.chosen
+
+
+async def test_an_owner_that_holds_and_never_grants_is_left_out_next_time(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    holders = [Holder(number=n, ask=300_000 + n) for n in range(10, 14)]
+    by, failures = pooling(holders), Failures()
+    for owners in (holders[:2], holders[2:], holders[:2]):
+        # Nobody grants here: those that failed longest ago come again where no others are left.
+        found = await pooled(by, 2, failures=failures)
+        assert isinstance(found, Pool)
+        assert _owners(found) == sorted(each.feed for each in owners)
+        with pytest.raises(NoPool, match="0 of 2 nodes were granted"):
+            await by.take(list(found.takings), failures)
+
+
+async def test_who_failed_is_asked_where_the_others_are_above_the_limit(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    cheap = [Holder(number=n, ask=300_000) for n in (10, 11)]
+    dear = [Holder(number=n, ask=400_000) for n in (12, 13)]
+    by, failures = pooling([*cheap, *dear]), Failures()
+    failures.note(cheap[0].feed, make.NOW)
+    # Two nodes with two GPUs each for an hour.
+    limited = wanted(total_max=Micros(2 * GPUS * 310_000))
+    found = await pooled(by, 2, limited, failures)
+    assert isinstance(found, Pool)
+    assert _owners(found) == sorted(each.feed for each in cheap)
+    found = await pooled(by, 2, None, failures)
+    assert isinstance(found, Pool)
+    assert cheap[0].feed not in _owners(found)
+
+
+def test_a_failure_counts_for_some_minutes_and_the_oldest_are_forgotten_first() -> None:
+    failures, owners = Failures(), [make.signer(n).public for n in range(10, 13)]
+    for at, owner in enumerate(owners):
+        failures.note(owner, Millis(make.NOW + at))
+    failures.note(owners[0], Millis(make.NOW + 3))
+    soon, later = Millis(make.NOW + 4), Millis(make.NOW + LEFT_OUT_MS + 2)
+    assert list(failures.left_out(soon)) == [
+        {owners[0], owners[1], owners[2]}, {owners[0], owners[2]}, {owners[0]}, set()
+    ]  # fmt: skip
+    assert list(failures.left_out(later)) == [{owners[0]}, set()]
 
 
 async def test_owners_that_bid_far_more_than_they_advertise_do_not_win_by_it(

@@ -11,6 +11,7 @@ from p2pnode.execution.fake_engine import Script
 from p2pnode.jobs import pools
 from p2pnode.jobs.jobfile import ENDED, JobFile
 from p2pnode.jobs.pools import NODES, RANK
+from p2pnode.matching.pool_failures import Failures
 from p2pnode.matching.renter import Taking
 from p2pnode.network.memory_transport import MemoryHub
 from p2pnode.node import Node
@@ -203,9 +204,9 @@ async def test_a_renter_that_dies_at_any_moment_has_each_node_once(
     pooling = renter.node.pools._pooling
     take = pooling.take
 
-    async def die(takings: list[Taking]) -> list[bytes]:
+    async def die(takings: list[Taking], failures: Failures) -> list[bytes]:
         if moment == "granted":
-            await take(takings)
+            await take(takings, failures)
         return await trio.sleep_forever()
 
     if moment != "begun":
