@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from protocol.advert import Advert, Tier, price_for
+from protocol.advert import Advert, Tier, ask_for, price_for
 from protocol.answers import check_answer, check_refusal
 from protocol.auction import Bid, Refusal, Rfq
 from protocol.certificate import check_in_force, read_certificate
@@ -251,6 +251,8 @@ def _offers(record: PoolRecord, net: NetId) -> dict[bytes, PoolOffer]:
         check_in_force(certificate, advert.issued_ms)
         if seen.tier not in [ask.tier for ask in advert.tiers]:
             raise PeerFault("pool.order", f"an offer without {seen.tier}")
+        if ask_for(advert, seen.tier) is None:
+            raise PeerFault("pool.order", f"an offer in {seen.tier}, which has no price")
         if advert.state != "open" or seen.places > advert.free // record.gpus:
             raise PeerFault("pool.order", "an offer without so much room")
         if advert.money not in (record.money, *dict(record.weights.rates)):
@@ -279,16 +281,18 @@ def _steps(
     record: PoolRecord, offers: dict[bytes, PoolOffer], net: NetId
 ) -> tuple[list[Step], list[Sealed[Rfq]]]:
     steps, questions = list[Step](), list[Sealed[Rfq]]()
-    tiers = {key: seen.tier for key, seen in zip(offers, record.offers, strict=True)}
+    seen = dict(zip(offers, record.offers, strict=True))
     for turn, tried in enumerate(record.tries, 1):
         for asked in tried:
             rfq = unpack(asked.rfq, net, Rfq)
             offer = offers.get(group_key(rfq.body.owner, rfq.body.group))
-            if offer is None or rfq.body.tier != tiers[offer.key]:
+            if offer is None or rfq.body.tier != seen[offer.key].tier:
                 raise PeerFault("pool.order", "a question about no offer of it")
             _check_question(rfq, record, questions)
             questions.append(rfq)
             bid, refusal = _answers(asked, rfq, net)
+            if bid is not None:
+                _check_price(bid.body, seen[offer.key], record, net)
             steps.append(Step(turn=turn, offer=offer, bid=bid, refusal=refusal))
     return steps, questions
 
@@ -321,6 +325,12 @@ def _answers(
         if bid is not None:
             raise PeerFault("pool.order", "a yes and a no to one question")
     return bid, refusal
+
+
+def _check_price(bid: Bid, seen: SeenOffer, record: PoolRecord, net: NetId) -> None:
+    asks = price_for(unpack(seen.advert, net, Advert).body, seen.tier, record.gpus)
+    if asks is None or bid.micro_per_gpu_hour > asks:
+        raise PeerFault("pool.order", "a bid above its advert")
 
 
 def _deviation(

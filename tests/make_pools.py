@@ -13,7 +13,7 @@ from p2pnode.matching.market import Market
 from p2pnode.matching.order import Order
 from p2pnode.matching.pool_failures import Failures
 from p2pnode.matching.pooling import NoPool, Pool, Pooling
-from protocol.advert import TierAsk
+from protocol.advert import Surcharge, TierAsk
 from protocol.auction import Refusal, Reply, Rfq
 from protocol.certificate import read_certificate, sign_certificate
 from protocol.codec import encode
@@ -38,7 +38,9 @@ def certificate_of(number: int, root: int) -> bytes:
 
 
 @cache
-def sealed_offer(number: int, root: int, ask: int, free: int, money: str) -> Offer:
+def sealed_offer(
+    number: int, root: int, ask: int, free: int, money: str, surcharge_ppm: int
+) -> Offer:
     key, raw = make.signer(number), certificate_of(number, root)
     advert = make.advert(
         certificate=raw,
@@ -47,6 +49,7 @@ def sealed_offer(number: int, root: int, ask: int, free: int, money: str) -> Off
         money=money,
         region="DE",
         tiers=(TierAsk(tier="silver", micro_per_gpu_hour=Micros(ask)),),
+        surcharges=(Surcharge(units=GPUS, ppm=surcharge_ppm),) if surcharge_ppm else UNSET,
     )
     return Offer(
         raw=pack(advert, signer=key, net=make.NET),
@@ -72,13 +75,15 @@ class Holder:
     does: str = "hold"
     """Or `refuse`, `be silent`, `not hold` (bid without keeping) or `lie` (to another renter)."""
     money: str = "TEST"
+    surcharge_ppm: int = 0
+    """On its ask, for a node's GPUs together."""
     heard: list[Rfq] = field(default_factory=list)
     dropped: int = 0
 
     @property
     def offer(self) -> Offer:
         root = self.number if self.root is None else self.root
-        return sealed_offer(self.number, root, self.ask, self.free, self.money)
+        return sealed_offer(self.number, root, self.ask, self.free, self.money, self.surcharge_ppm)
 
     @property
     def feed(self) -> PublicKey:

@@ -85,6 +85,10 @@ class Pools:
         """
         if not 2 <= len(members) <= POOL_NODES_MAX:
             raise LocalFault(f"A job has 2 to {POOL_NODES_MAX} nodes, or one.", "--nodes 2")
+        if any("gold" in (member.tier, *member.choice.or_tiers) for member in members):
+            raise LocalFault(
+                "Several nodes have no gold: it has no ask to choose by.", "--tier silver"
+            )
         self._forget_ended()
         if len(self._pools) >= POOLS_MAX:
             raise LocalFault(f"{POOLS_MAX} jobs on several nodes are kept already.", "wait")

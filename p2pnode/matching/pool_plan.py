@@ -60,8 +60,10 @@ def room_in(offers: list[Offer], order: Order, known_of: KnownOf, now: Millis) -
     preferences, places = order.choice.preferences(), list[Place]()
     for offer in offers:
         known, tier = known_of(offer), tier_of(offer, wish)
+        if tier is None or price_for(offer.advert, tier, order.need.gpus) is None:
+            continue
         room = min(offer.advert.free // order.need.gpus, POOL_NODES_MAX)
-        if tier is None or room == 0 or misfit(offer, known) is not None:
+        if room == 0 or misfit(offer, known) is not None:
             continue
         sure_ppm = known.reliability_ppm
         thought = judged(

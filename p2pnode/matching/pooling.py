@@ -26,7 +26,7 @@ from p2pnode.matching.pool_plan import Place, Room, asks_of, room_in, shortlist,
 from p2pnode.matching.renter import Ask, Taking
 from p2pnode.matching.search import converted, search
 from p2pnode.network.exchange import Refused
-from protocol.advert import Region
+from protocol.advert import Region, price_for
 from protocol.answers import check_bid, check_refusal
 from protocol.auction import Bid, BidDrop, Refusal, Reply, Rfq, Take
 from protocol.codec import decode, encode
@@ -307,6 +307,9 @@ class Pooling:
             raise NoPool("it asks more than the limit")
         if withholds(bid.body, offer):
             raise NoPool("it names less of a remedy than its advert")
+        asks = price_for(offer.advert, question.tier, order.need.gpus)
+        if asks is None or bid.body.micro_per_gpu_hour > asks:
+            raise NoPool("it bids more than its advert")
         asked[-1] = Asked(rfq=raw, bid=reply.yes)
         return _Held(offer, question, bid, _price_of(bid.body, order))
 

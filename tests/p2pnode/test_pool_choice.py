@@ -1,5 +1,6 @@
 """Which places a job on several nodes asks for: the best set, by the rule of a single job."""
 
+import dataclasses
 import itertools
 import random
 from pathlib import Path
@@ -14,6 +15,7 @@ from p2pnode.matching.order import Choice
 from p2pnode.matching.pool_failures import LEFT_OUT_MS, Failures
 from p2pnode.matching.pooling import NoPool, Pool
 from p2pnode.network.memory_transport import MemoryHub
+from protocol.errors import LocalFault
 from protocol.lease import LeaseRequest
 from protocol.limits import POOL_OFFERS_MAX, POOL_TRIES_MAX
 from protocol.pool import check_pool
@@ -143,12 +145,37 @@ async def test_owners_that_bid_far_more_than_they_advertise_do_not_win_by_it(
     assert isinstance(found, Pool)
     assert _owners(found) == sorted(each.feed for each in fair)
     assert check_pool(found.record, NET) == found.record.chosen
-    assert len(found.record.tries) == 2
-    # A little more is taken: other places would not be worth the time.
-    near = [Holder(number=n, ask=295_000, bids=301_000) for n in (10, 11)]
-    found = await pooled(pooling([*near, *fair]), 2)
-    assert isinstance(found, Pool)
-    assert _owners(found) == sorted(each.feed for each in near)
+    # Each stood for a try; what it bid is not kept, as nothing was held for the price it named.
+    assert [len(each) for each in found.record.tries] == [1, 1, 2]
+    assert all(each.bid is UNSET for tried in found.record.tries[:2] for each in tried)
+
+
+async def test_the_last_try_is_not_settled_at_any_price(autojump_clock: trio.abc.Clock) -> None:
+    baits = [Holder(number=n, ask=10, bids=10_000) for n in range(10, 20)]
+    by, failures = pooling(baits), Failures()
+    for _ in range(len(baits)):
+        none = await pooled(by, 2, failures=failures)
+        assert isinstance(none, NoPool)
+        assert "it bids more than its advert" in str(none)
+        assert none.record is not None
+        assert check_pool(none.record, NET) == ()
+    # A surcharge for so many GPUs is part of what is advertised.
+    near = [Holder(number=n, ask=300_000, bids=330_000, surcharge_ppm=100_000) for n in (10, 11)]
+    assert isinstance(await pooled(pooling(near), 2), Pool)
+    over = [dataclasses.replace(each, bids=330_001) for each in near]
+    assert isinstance(await pooled(pooling(over), 2), NoPool)
+
+
+async def test_gold_is_no_tier_of_a_pool(
+    tmp_path: Path, nursery: trio.Nursery, autojump_clock: trio.abc.Clock
+) -> None:
+    party = Party(tmp_path, nursery, MemoryHub())
+    renter = await party.add(ask=None, gossip="auto")
+    for changes in ({"tier": "gold"}, {"choice": Choice(or_tiers=("gold",))}):
+        with pytest.raises(LocalFault, match="gold") as told:
+            submit(renter.node, 2, **changes)
+        assert told.value.cure == "--tier silver"
+    assert renter.node.pools.files() == []
 
 
 async def test_reliability_and_preferences_count_as_for_a_single_job(

@@ -27,11 +27,13 @@ def _certificate(number: int) -> bytes:
     return sign_certificate(body, root=key, feed=key, peer=key)
 
 
-def _seen(number: int, ask: int, **changes: Any) -> SeenOffer:
-    tiers = (TierAsk(tier="silver", micro_per_gpu_hour=Micros(ask)),)
+def _seen(number: int, ask: int | None, **changes: Any) -> SeenOffer:
+    """Silver at this ask; without one, gold."""
+    silver = TierAsk(tier="silver", micro_per_gpu_hour=Micros(ask or 0))
+    tiers = (TierAsk(tier="gold") if ask is None else silver,)
     advert = make.advert(certificate=_certificate(number), free=2, tiers=tiers)
     raw = pack(advert, signer=make.signer(number), net=NET)
-    seen = SeenOffer(advert=raw, tier="silver", places=1, judged=make.judged())
+    seen = SeenOffer(advert=raw, tier=tiers[0].tier, places=1, judged=make.judged())
     return replace(seen, **changes)
 
 
@@ -80,6 +82,7 @@ def pool_cases() -> list[Case]:
     good = _record()
     [tried] = good.tries
     no = _asked(NUMBERS[0], 0, hold=False)
+    first = min(NUMBERS[:2], key=lambda number: make.signer(number).public)
     plain = replace(tried[0], bid=_asked(NUMBERS[0], 1).bid)
     foreign = replace(tried[0], rfq=pack(make.rfq(hold="yes"), signer=STRANGER, net=NET))
     return [
@@ -99,6 +102,10 @@ def pool_cases() -> list[Case]:
             _record(offers=(_seen(NUMBERS[0], 300_000, places=2), *good.offers[1:]))),
         c("a tier that is not offered", "pool.order",
             _record(offers=(_seen(NUMBERS[0], 300_000, tier="bronze"), *good.offers[1:]))),
+        c("a tier without an ask", "pool.order",
+            _record(offers=(_seen(NUMBERS[0], None), *good.offers[1:]))),
+        c("a bid above its advert", "pool.order",
+            _record(tries=((_asked(first, 310_001),),), chosen=())),
         c("in other money", "pool.order", _record(money="USD")),
         c("of another length", "pool.order", _record(span_ms=MillisSpan(SPAN_MS + 1))),
         c("about no offer", "pool.order", _record(tries=((foreign,),), chosen=())),
