@@ -5,6 +5,7 @@ import random
 from dataclasses import dataclass, field
 from functools import cache
 
+import trio
 from msgspec import UNSET
 
 from p2pnode.matching.book import Follower, Offer
@@ -75,6 +76,8 @@ class Holder:
     does: str = "hold"
     """Or `refuse`, `be silent`, `not hold` (bid without keeping) or `lie` (to another renter)."""
     money: str = "TEST"
+    takes_s: float = 0.0
+    """Until it answers."""
     surcharge_ppm: int = 0
     """On its ask, for a node's GPUs together."""
     heard: list[Rfq] = field(default_factory=list)
@@ -151,6 +154,7 @@ def pooling(
     *,
     reliability: dict[PublicKey, int] | None = None,
     rtts: dict[PublicKey, int] | None = None,
+    seem_us: dict[PublicKey, int] | None = None,
 ) -> Pooling:
     """A renter among these owners; its dice give a different number each time."""
     by_peer = {peer_id_of(holder.feed): holder for holder in holders}
@@ -161,11 +165,13 @@ def pooling(
         thinks=_Thinks(reliability or {}),
         lease=lambda _lease: None,
         clock=clock,
+        estimate_us=lambda offer: (seem_us or {}).get(offer.signer),
     )
     for owner, rtt_ms in (rtts or {}).items():
         market.note_rtt(owner, rtt_ms)
 
     async def ask(peer: PeerId, kind: str, body: bytes) -> bytes:
+        await trio.sleep(by_peer[peer].takes_s)
         return by_peer[peer].answer(kind, body)
 
     async def measure(_order: Order) -> None:

@@ -244,8 +244,14 @@ class Market:
 
     def _seems_ms(self, offer: Offer) -> int:
         """How far its owner is, as far as that is known; it is ranked by it, and asked then."""
-        measured = self._rtt_ms.get(offer.signer)
-        return -(-(self._estimate_us(offer) or 0) // 1_000) if measured is None else measured
+        return self.rtt_of(offer) or 0
+
+    def rtt_of(self, offer: Offer) -> int | None:
+        """The round trip to its owner, measured or else estimated by its coordinate, in ms."""
+        if (measured := self._rtt_ms.get(offer.signer)) is not None:
+            return measured
+        seems_us = self._estimate_us(offer)
+        return None if seems_us is None else -(-seems_us // 1_000)
 
     def rank_anew(self, offers: list[Offer]) -> None:
         """Rank what these owners offer now by what is known of them now."""

@@ -19,6 +19,9 @@ from protocol.units import Micros, Millis, PublicKey
 RELIABILITY_ASSUMED_PPM: Final = 1_000_000
 """Of an owner of whom nothing is known, where nothing is asked of it."""
 
+RTT_ASSUMED_MS: Final = 300
+"""To an owner of whom nothing says how far it is: none is near by being unknown."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
@@ -54,8 +57,18 @@ class Room:
         return why
 
 
-def room_in(offers: list[Offer], order: Order, known_of: KnownOf, now: Millis) -> Room:
-    """Room in offers that fit but perhaps for their number of free GPUs."""
+def room_in(
+    offers: list[Offer],
+    order: Order,
+    *,
+    now: Millis,
+    known_of: KnownOf,
+    rtt_of: Callable[[Offer], int | None],
+) -> Room:
+    """Room in offers that fit but perhaps for their number of free GPUs.
+
+    `rtt_of`: the round trip to the owner in ms, measured or estimated; None where neither is.
+    """
     wish, misfit = order.wish(now), misfit_of(order.wish(now))
     preferences, places = order.choice.preferences(), list[Place]()
     for offer in offers:
@@ -70,7 +83,7 @@ def room_in(offers: list[Offer], order: Order, known_of: KnownOf, now: Millis) -
             offer,
             reliability_ppm=RELIABILITY_ASSUMED_PPM if sure_ppm is None else sure_ppm,
             bytes_to_move=order.bytes_to_move,
-            rtt_ms=known.rtt_ms or 0,
+            rtt_ms=RTT_ASSUMED_MS if (rtt_ms := rtt_of(offer)) is None else rtt_ms,
             hazard_ppm_per_hour=known.hazard_ppm_per_hour,
             unmet_ppm=unmet_ppm(offer, preferences, known),
         )

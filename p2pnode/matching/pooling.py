@@ -4,6 +4,7 @@ SPEC.md sections 9.6 and 12.3. What was seen, asked and chosen is kept, for anyb
 """
 
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -252,7 +253,9 @@ class Pooling:
             for offer in search(offers, wish, self._market.known_of).fits
             if self._market.shut_out(offer, order) is None
         ]
-        return len(offers), room_in(open_to_us, order, self._market.known_of, now)
+        return len(offers), room_in(
+            open_to_us, order, now=now, known_of=self._market.known_of, rtt_of=self._market.rtt_of
+        )
 
     async def _hold_all(self, hearing: _Hearing, chosen: list[Place]) -> tuple[list[_Held], str]:
         """Exclusive bids, asked for one after the other in ascending order of the owners."""
@@ -291,7 +294,9 @@ class Pooling:
         asked.append(Asked(rfq=raw))
         body = b""
         with trio.move_on_after(HOLD_S) as scope:
+            began = trio.current_time()
             body = await self._ask(offer.certificate.peer_id, "rfq", raw)
+            self._market.note_rtt(offer.signer, math.ceil((trio.current_time() - began) * 1_000))
         if scope.cancelled_caught:
             raise NoPool("it is slow")
         reply = decode(body, Reply, size_max=FRAME_BYTES_MAX)

@@ -15,6 +15,7 @@ from p2pnode.matching.order import Choice
 from p2pnode.matching.pool_failures import LEFT_OUT_MS, Failures
 from p2pnode.matching.pooling import NoPool, Pool
 from p2pnode.network.memory_transport import MemoryHub
+from protocol.advert import Advert
 from protocol.errors import LocalFault
 from protocol.lease import LeaseRequest
 from protocol.limits import POOL_OFFERS_MAX, POOL_TRIES_MAX
@@ -202,6 +203,35 @@ async def test_reliability_and_preferences_count_as_for_a_single_job(
     found = await pooled(pooling(everyone, rtts=rtts), 2, preferred)
     assert isinstance(found, Pool)
     assert set(_owners(found)) == {each.feed for each in dear}
+
+
+async def test_an_owner_is_not_near_by_being_unknown(autojump_clock: trio.abc.Clock) -> None:
+    known = [Holder(number=n, ask=300_000) for n in (10, 11)]
+    unknown = [Holder(number=n, ask=300_000) for n in (12, 13)]
+    near = Choice(latency_micro_per_ms=Micros(1_000))
+    asked = wanted(choice=near, weights=near.weights(MillisSpan(0)))
+    rtts = {each.feed: 20 for each in known}
+    found = await pooled(pooling([*known, *unknown], rtts=rtts), 2, asked)
+    assert isinstance(found, Pool)
+    assert set(_owners(found)) == {each.feed for each in known}
+    # What a coordinate says counts where nothing was measured, and a measurement counts first.
+    seem_us = {each.feed: 5_000 for each in unknown} | {each.feed: 1_000 for each in known}
+    by = pooling([*known, *unknown], rtts=rtts, seem_us=seem_us)
+    found = await pooled(by, 2, asked)
+    assert isinstance(found, Pool)
+    assert set(_owners(found)) == {each.feed for each in unknown}
+    thought = {unpack(each.advert, NET, Advert).signer: each.judged for each in found.record.offers}
+    assert {thought[each.feed].rtt_ms for each in unknown} == {5}
+    assert {thought[each.feed].rtt_ms for each in known} == {20}
+
+
+async def test_who_was_asked_for_a_hold_has_been_measured(autojump_clock: trio.abc.Clock) -> None:
+    holders = [Holder(number=n, ask=300_000, takes_s=0.25) for n in (10, 11)]
+    by = pooling(holders)
+    assert isinstance(await pooled(by, 2), Pool)
+    found = await pooled(by, 2)
+    assert isinstance(found, Pool)
+    assert [each.judged.rtt_ms for each in found.record.offers] == [250, 250]
 
 
 async def test_of_more_offers_than_a_record_holds_the_same_are_chosen(
