@@ -40,7 +40,7 @@ def certificate_of(number: int, root: int) -> bytes:
 
 @cache
 def sealed_offer(
-    number: int, root: int, ask: int, free: int, money: str, surcharge_ppm: int
+    number: int, root: int, ask: int, free: int, money: str, surcharges: tuple[Surcharge, ...]
 ) -> Offer:
     key, raw = make.signer(number), certificate_of(number, root)
     advert = make.advert(
@@ -50,7 +50,7 @@ def sealed_offer(
         money=money,
         region="DE",
         tiers=(TierAsk(tier="silver", micro_per_gpu_hour=Micros(ask)),),
-        surcharges=(Surcharge(units=GPUS, ppm=surcharge_ppm),) if surcharge_ppm else UNSET,
+        surcharges=surcharges or UNSET,
     )
     return Offer(
         raw=pack(advert, signer=key, net=make.NET),
@@ -80,13 +80,19 @@ class Holder:
     """Until it answers."""
     surcharge_ppm: int = 0
     """On its ask, for a node's GPUs together."""
+    alone_ppm: int = 0
+    """On its ask, for a single GPU."""
     heard: list[Rfq] = field(default_factory=list)
     dropped: int = 0
 
     @property
     def offer(self) -> Offer:
         root = self.number if self.root is None else self.root
-        return sealed_offer(self.number, root, self.ask, self.free, self.money, self.surcharge_ppm)
+        alone = Surcharge(units=1, ppm=self.alone_ppm)
+        together = Surcharge(units=GPUS, ppm=self.surcharge_ppm)
+        is_flat = self.alone_ppm == self.surcharge_ppm == 0
+        surcharges = () if is_flat else (alone, together)
+        return sealed_offer(self.number, root, self.ask, self.free, self.money, surcharges)
 
     @property
     def feed(self) -> PublicKey:

@@ -69,14 +69,18 @@ def room_in(
 
     `rtt_of`: the round trip to the owner in ms, measured or estimated; None where neither is.
     """
-    wish, misfit = order.wish(now), misfit_of(order.wish(now))
-    preferences, places = order.choice.preferences(), list[Place]()
+    wish = order.wish(now)
+    misfit, misfit_alone = misfit_of(wish), misfit_of(replace(wish, gpus=1))
+    preferences, places, free = order.choice.preferences(), list[Place](), 0
     for offer in offers:
         known, tier = known_of(offer), tier_of(offer, wish)
         if tier is None or price_for(offer.advert, tier, order.need.gpus) is None:
             continue
         room = min(offer.advert.free // order.need.gpus, POOL_NODES_MAX)
-        if room == 0 or misfit(offer, known) is not None:
+        if (misfit if room else misfit_alone)(offer, known) is not None:
+            continue
+        free += offer.advert.free
+        if room == 0:
             continue
         sure_ppm = known.reliability_ppm
         thought = judged(
@@ -105,7 +109,7 @@ def room_in(
         )
         places.append(Place(offer=offer, seen=seen, by_rule=by_rule))
     places.sort(key=lambda place: (place.by_rule.score, place.by_rule.key))
-    return Room(places=tuple(places), free_gpus=sum(offer.advert.free for offer in offers))
+    return Room(places=tuple(places), free_gpus=free)
 
 
 def shortlist(room: Room, nodes: int, is_sealable: Callable[[Offer], bool]) -> list[Place]:

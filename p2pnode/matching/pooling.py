@@ -246,8 +246,8 @@ class Pooling:
     def _room(self, order: Order) -> tuple[int, Room]:
         """How many offers there are, and the room in those that fit."""
         now, offers = self._clock.now(), self._market.offers()
-        # How many GPUs are free together is the plan's to judge.
-        wish = replace(order.wish(now), gpus=1)
+        # How many GPUs are free together, and what they cost together, is the plan's to judge.
+        wish = replace(order.wish(now), gpus=1, ask_max=None, total_max=None)
         open_to_us = [
             self._market.as_leased(offer, now)
             for offer in search(offers, wish, self._market.known_of).fits

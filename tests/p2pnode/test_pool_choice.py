@@ -167,6 +167,16 @@ async def test_the_last_try_is_not_settled_at_any_price(autojump_clock: trio.abc
     assert isinstance(await pooled(pooling(over), 2), NoPool)
 
 
+async def test_limits_are_held_against_the_price_of_all_gpus_of_a_node(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    """What one GPU alone would cost is no part of it."""
+    holders = [Holder(number=n, ask=300_000, alone_ppm=500_000) for n in (10, 11)]
+    assert isinstance(await pooled(pooling(holders), 2, wanted(ask_max=Micros(300_000))), Pool)
+    below = await pooled(pooling(holders), 2, wanted(ask_max=Micros(299_999)))
+    assert str(below).startswith("0 of 2 nodes fit at once")
+
+
 async def test_gold_is_no_tier_of_a_pool(
     tmp_path: Path, nursery: trio.Nursery, autojump_clock: trio.abc.Clock
 ) -> None:
