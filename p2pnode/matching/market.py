@@ -184,7 +184,7 @@ class Market:
         None in most auctions, and in all where the renter pays for certainty.
         """
         failed = sum(not self._thinks.is_clean(owner) for owner in self._tried)
-        is_sure = order.tier == "gold" or order.renews is not None
+        is_sure = "gold" in (order.tier, *order.choice.or_tiers) or order.renews is not None
         if is_sure or not tries_newcomer(seed, failed):
             return None
         query = replace(

@@ -90,12 +90,13 @@ def test_who_is_tried_has_a_clean_and_short_record() -> None:
     in_town(stalls, look)
 
 
-@pytest.mark.parametrize("wants", ["gold", "reliability", "renewal", "another owner"])
+@pytest.mark.parametrize("wants", ["gold", "gold too", "reliability", "renewal", "another owner"])
 def test_who_pays_for_certainty_tries_nobody(wants: str) -> None:
     def look(town: Town, market: Market) -> None:
         new = town.owners[1].signer.public
         order = {
             "gold": replace(town.order, tier="gold"),
+            "gold too": replace(town.order, choice=Choice(or_tiers=("gold",))),
             "reliability": replace(town.order, choice=Choice(reliability_ppm_min=500_001)),
             "renewal": replace(town.order, renews=Renewal(lease=Digest(bytes(32)), owner=new)),
             "another owner": replace(town.order, avoid=(new,)),
