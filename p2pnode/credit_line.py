@@ -76,7 +76,8 @@ class CreditLine:
                 return f"{format_money(debt.due_micro, money)} have not been paid for too long"
         open_leases = [each for feed in account for each in self._open(feed, money)]
         promised = sum(
-            max(self._next_bill(lease.request), unbilled) for lease, unbilled in open_leases
+            max(0 if lease.reason else self._next_bill(lease.request), unbilled)
+            for lease, unbilled in open_leases
         )
         wanted = sum(debt.owed_micro for debt in debts) + promised + self._next_bill(request)
         limit = self.limit(renter, request)
@@ -164,7 +165,8 @@ class CreditLine:
     def _open(self, renter: PublicKey, money: str) -> list[tuple[Lease, int]]:
         """Leases of ours with this renter that our books have not closed.
 
-        Each with what its last tick says beyond what our halves state of it.
+        Those too that it has left: what it has not signed is claimed an hour later. Each with what
+        its last tick says beyond what our halves state of it.
         """
         state, own = self._ledger.state, self._ledger.feed
         halves = [half.statement for half in state.halves(own, renter, money=money)]
@@ -172,7 +174,7 @@ class CreditLine:
         return [
             (lease, max(0, self._metered(lease.id) - stated_of(halves, lease.id)[1]))
             for lease in self._between(renter, money)
-            if lease.reason is None and (lease.id not in named or self._goes_on(lease))
+            if lease.reason in {None, "unpaid"} and (lease.id not in named or self._goes_on(lease))
         ]
 
     def _between(self, renter: PublicKey, money: str) -> list[Lease]:

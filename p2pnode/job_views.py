@@ -47,6 +47,7 @@ from protocol.units import Micros, Millis, MillisSpan, PublicKey
 from protocol.wire import unpack as unpack_message
 
 INPUT_BYTES_MAX: Final = 64 * 2**30
+PATIENCE_MS, PATIENCE_BRONZE_MS = MillisSpan(30_000), MillisSpan(600_000)
 NOTICE_MS: Final = MillisSpan(30_000)
 """What a bronze job gets that asks for no other: time to write some gigabytes."""
 CHECKPOINT_MS: Final = MillisSpan(60_000)
@@ -303,7 +304,7 @@ def submission_of(
         money=order.money,
         ask_max=None if order.ask_micro_max is None else Micros(order.ask_micro_max),
         total_max=None if order.total_micro_max is None else Micros(order.total_micro_max),
-        patience_ms=MillisSpan(order.patience_ms),
+        patience_ms=_patience_ms(order),
         witnesses=witnesses,
         quorum=quorum,
         notice_ms=_notice_ms(order),
@@ -314,6 +315,12 @@ def submission_of(
         start_ms=None if order.start_ms is None else Millis(order.start_ms),
         primary=primary_of(order),
     )
+
+
+def _patience_ms(order: JobOrder) -> MillisSpan:
+    """Who takes what may be interrupted waits for a good price, also after a move."""
+    usual_ms = PATIENCE_BRONZE_MS if "bronze" in {order.tier, *order.or_tiers} else PATIENCE_MS
+    return usual_ms if order.patience_ms is None else MillisSpan(max(0, order.patience_ms))
 
 
 def _notice_ms(order: JobOrder) -> MillisSpan:

@@ -130,7 +130,7 @@ class OwnTerms:
         if not timetable.is_ready(*near):
             await trio.to_thread.run_sync(timetable.prepare, *near, limiter=CALENDARS)
             timetable.refresh()
-            self._provider.post(self.posting)
+            self._provider.refresh()
 
     def _rest_s(self) -> float:
         """Until something may change by itself."""

@@ -85,7 +85,10 @@ class OwnUse:
         self._act()
         task_status.started()
         while True:
-            await self._look()
+            try:
+                await self._look()
+            except LocalFault as fault:
+                log.warning("GPUs not written down", extra={"why": str(fault)})
             try:
                 for use in await self._probe.use():
                     self.detector.note(use.unit, self._foreign_ppm(use), self._clock.now())

@@ -11,6 +11,7 @@ from ipaddress import ip_address, ip_network
 from typing import Final, Literal, NamedTuple
 
 from p2pnode.image_names import DIGEST, digest_in, repository, tag_in
+from p2pnode.regions import regions_of
 from protocol.errors import LocalFault
 
 Verdict = Literal["allow", "deny"]
@@ -63,6 +64,11 @@ def check_rule(rule: Rule) -> Rule:
         shape = {"renter": _RENTER, "region": _REGION}[kind]
         if not shape.fullmatch(pattern):
             raise ValueError
+        if kind == "region" and regions_of([pattern]) != (pattern,):
+            raise LocalFault(
+                f"{pattern} is a set of countries, and a rule takes one.",
+                "p2pnode allow add region DE, and so on for each",
+            )
         return rule._replace(pattern=pattern)
     except ValueError as error:
         raise LocalFault(

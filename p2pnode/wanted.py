@@ -11,8 +11,8 @@ from p2pnode.matching.drivers import compute_of, driver_for, version_of
 from p2pnode.matching.headroom import HEADROOM_PPM, VramPlan
 from p2pnode.matching.order import Choice, Order
 from p2pnode.matching.preferences import preference_of
-from p2pnode.matching.regions import regions_of
 from p2pnode.matching.search import Wish
+from p2pnode.regions import regions_of
 from protocol.advert import Isolation
 from protocol.answers import ISOLATIONS
 from protocol.auction import Need

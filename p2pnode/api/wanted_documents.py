@@ -81,7 +81,9 @@ class JobOrder(Constraints, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     disk_mib: int = 1_024
     log_bytes: int = 16_777_216
     output_bytes: int = 1_073_741_824
-    patience_ms: int = 30_000
+    patience_ms: int | None = None
+    """How long to wait for an offer that fits, also after a move; by default half a minute, and ten
+    minutes where bronze is wanted."""
     witnesses: tuple[str, ...] = ()
     """Feeds or peers that must cosign a lease before it is accepted; empty: those configured."""
     quorum: int = 0

@@ -28,8 +28,9 @@ def allow() -> None:
 def add(kind: Any, pattern: str, deny: bool, home: Path | None, as_json: bool) -> None:
     """Allow what is like PATTERN, and of that KIND nothing else that is not allowed too.
 
-    An image by its repository ('ghcr.io/me/*') or digest, a renter by feed or account, a region by
-    its country (DE), a network as 203.0.113.0/24.
+    An image by its repository ('ghcr.io/me/*') or digest (no tag is allowed, since it may mean
+    another image tomorrow), a renter by feed or account, a region by its country of two letters
+    (DE; no sets such as EU), a network as 203.0.113.0/24.
     """
     rule = check_rule(Rule("deny" if deny else "allow", kind, pattern))
     order = {"verdict": rule.verdict, "kind": rule.kind, "pattern": rule.pattern}

@@ -101,7 +101,9 @@ def _notes(document: dict[str, Any]) -> list[str]:
 )
 @click.option("--strategy", help="fixed, cost-plus, or market-p40 for the 40th of 100 asks.")
 @click.option(
-    "--remedy", help="Part of a gold lease's price, let off if this host fails its job: 10%."
+    "--remedy",
+    help="Part of a gold lease's whole price that is let off if this host fails its job: "
+    "1% to 100%; for new leases only.",
 )
 @click.option("--by-use/--not-by-use", default=None, help="Whether use moves the price.")
 @home_option

@@ -31,8 +31,9 @@ def auction() -> None:
 @home_option
 @json_option
 def verify(source: str, network: str | None, home: Path | None, as_json: bool) -> None:
-    """Check SOURCE: a file from `job bids` or `pool bids --save FILE`, or a job of the node here.
+    """Check SOURCE: a saved record, or a job or a pool of the node here.
 
+    `job bids --save FILE` and `pool bids --save FILE` save one.
     Prints what each bid was expected to cost, term by term, in the order in which the rule tries
     them. Exit code 1 if the renter chose otherwise, with the bid that was to win. Of a job on
     several nodes, prints the offers, and whom it asked to hold its GPUs.
@@ -94,7 +95,7 @@ def print_pool_bids(document: dict[str, Any]) -> None:
         for each in document["offers"]
     ]
     if rows:
-        print_table(("OFFER", "OWNER", "ACCOUNT", "NODES", "SCORE"), rows)
+        print_table(("OFFER", "OWNER", "ACCOUNT", "NODES", "MICRO/NODE"), rows)
     ranks = {digest: rank for rank, digest in enumerate(document["chosen"])}
     asked = [
         (

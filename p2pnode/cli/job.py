@@ -83,7 +83,7 @@ def show(name: str, home: Path | None, as_json: bool) -> None:
 def vram_text(vram: dict[str, Any]) -> str:
     """The same in words."""
     asked, planned, peak = vram["asked_mib"], vram["planned_mib"], vram["peak_mib"]
-    text = f"{asked} MiB asked of each GPU"
+    text = f"{asked} MiB asked of each GPU" if asked > 1 else "none asked for"
     if planned < asked:
         text += f", {planned} MiB planned to be used"
     if peak is not None:

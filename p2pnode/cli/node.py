@@ -5,7 +5,7 @@ import sys
 from dataclasses import asdict
 from importlib.metadata import version as version_of
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -14,6 +14,13 @@ from p2pnode.cli.output import home_option, json_option, note, print_document, s
 from p2pnode.home import find_home
 from p2pnode.quantities import format_span
 from protocol.units import MillisSpan
+
+_CURES: Final = {
+    "BIDDER_STALLED": "p2pnode why no-work",
+    "GPU_UNHEALTHY": "p2pnode doctor",
+    "DEVICE_CLAIMED_TWICE": "p2pnode reputation show FEED",
+}
+"""What to look at for each alert."""
 
 
 @click.command()
@@ -64,7 +71,7 @@ def status(home: Path | None, as_json: bool) -> None:
     for name, text in lines.items():
         say(f"{name:<12} {text}")
     for alert in document["alerts"]:
-        note(f"{alert}   see: p2pnode why no-work")
+        note(f"{alert}   see: {_CURES[alert.partition(':')[0]]}")
     if document["signing_held"] is not None:
         note(f"nothing is leased or rented now: {document['signing_held']}")
     if not document["neighbours"]:

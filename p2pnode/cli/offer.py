@@ -10,7 +10,7 @@ import click
 from p2pnode.cli.client import get
 from p2pnode.cli.output import home_option, json_option, note, print_document, print_table, short
 from p2pnode.cli.since import for_option
-from p2pnode.cli.wanted import constraints_of, money_of, tier_in, wanted_options
+from p2pnode.cli.wanted import constraints_of, money_of, tiers_in, wanted_options
 from p2pnode.cli.watching import watch as watch_items
 from p2pnode.cli.why import change_lines
 from p2pnode.home import find_home
@@ -60,7 +60,7 @@ def search(*, limit: int, home: Path | None, as_json: bool, **wanted: Any) -> No
     if as_json:
         print_document(document)
     else:
-        _print_offers(document, tier_in(wanted).partition(",")[0].replace("any", "silver"))
+        _print_offers(document, tiers_in(wanted))
     if not document["items"]:
         click.get_current_context().exit(EXIT_NO_MATCH)
 
@@ -130,12 +130,12 @@ def watch(*, for_ms: int | None, home: Path | None, as_json: bool, **wanted: Any
     """Say each offer that fits as it comes, changes or goes, until Ctrl-C."""
     node = find_home(home).socket
     query = query_of(wanted)
-    tier = tier_in(wanted).partition(",")[0].replace("any", "silver")
+    tiers = tiers_in(wanted)
     watch_items(
         lambda: get(node, "/v1/offers", **query, limit=16_384)["items"],
         key="key",
         told=lambda item: (item["asks"], item["free"], item["units"]),
-        line=lambda what, item: "  ".join((f"{what:<8}", *_row(item, tier))),
+        line=lambda what, item: "  ".join((f"{what:<8}", *_row(item, tiers))),
         for_ms=for_ms,
         as_json=as_json,
     )
@@ -157,12 +157,12 @@ def query_of(wanted: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _print_offers(document: dict[str, Any], tier: str) -> None:
+def _print_offers(document: dict[str, Any], tiers: list[str]) -> None:
     items = document["items"]
     if items:
         print_table(
             ("NODE", "GPU", "VRAM", "FREE", "ASK/GPU-H", "REGION", "ISOLATION"),
-            [_row(item, tier) for item in items],
+            [_row(item, tiers) for item in items],
         )
     for item in items:
         note(*(f"{short(item['peer'])}: {line}" for line in rival_lines(item["rivals"])))
@@ -173,17 +173,23 @@ def _print_offers(document: dict[str, Any], tier: str) -> None:
         note(f"{document['left_out']} more fit; see them with --limit")
 
 
-def _row(item: dict[str, Any], tier: str) -> tuple[str, ...]:
-    ask = item["asks"].get("silver" if tier == "any" else tier)
+def _row(item: dict[str, Any], tiers: list[str]) -> tuple[str, ...]:
+    asks = [(ask, tier) for tier, ask in item["asks"].items() if tier in tiers and ask is not None]
+    ask, tier = min(asks, default=(None, ""))
     return (
         short(item["peer"]),
         f"{item['model']} ({item['gpu']})",
         f"{item['vram_mib']} MiB",
         f"{item['free']}/{item['units']}",
-        "on request" if ask is None else format_money(ask, item["money"]),
+        "on request" if ask is None else _ask_text(format_money(ask, item["money"]), tier, tiers),
         item["region"],
         item["isolation"],
     )
+
+
+def _ask_text(ask: str, tier: str, tiers: list[str]) -> str:
+    """The least of the asks that are wanted, with its tier where there are several."""
+    return f"{ask} {tier}" if len(tiers) > 1 else ask
 
 
 def _because(misfits: dict[str, int]) -> str:

@@ -55,9 +55,8 @@ POLL_S = 0.2
 @click.option(
     "--wait",
     "patience",
-    default="30s",
-    show_default=True,
-    help="How long to wait for an offer that fits.",
+    help="How long to wait for an offer that fits, also after a move (default: 30s; 10m with "
+    "bronze).",
 )
 @click.option(
     "--witness", multiple=True, help="Feed or peer that must cosign the lease; may be repeated."
@@ -146,7 +145,7 @@ def order_of(money: str, wanted: dict[str, Any]) -> dict[str, Any]:
         "memory_mib": mib_ceil(parse_size(wanted["memory"])),
         "cpus_milli": thousandths(wanted["cpus"]),
         "disk_mib": mib_ceil(parse_size(wanted["disk"])),
-        "patience_ms": parse_span(wanted["patience"]),
+        "patience_ms": parse_span(wanted["patience"]) if wanted["patience"] else None,
         "witnesses": list(wanted["witness"]),
         "quorum": wanted["quorum"],
         "notice_ms": parse_span(wanted["notice"]) if wanted["notice"] else None,

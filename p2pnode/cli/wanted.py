@@ -28,10 +28,13 @@ OPTIONS: Final = (
     click.option("--vram", help="Least memory of each GPU, for example 24GB."),
     click.option(
         "--model-vram",
-        help="Memory that the model needs of each GPU, for example 16GiB: a larger one is asked "
-        "for, so that --headroom of it stays free.",
+        help="Memory that the model needs of each GPU: 16GiB asks for a GPU of 20GiB, so that "
+        "--headroom stays free. In place of --vram.",
     ),
-    click.option("--headroom", help="Of each GPU's memory, with --model-vram (default: 20%)."),
+    click.option(
+        "--headroom",
+        help="Share of each GPU's memory that stays free beside --model-vram (default: 20%).",
+    ),
     click.option("--model", multiple=True, help="What people call the GPU: H100, 4090, A100-80GB."),
     click.option("--region", multiple=True, help="Country, or a set as EU or EEA; repeatable."),
     click.option("--isolation", help="At least: process, container, hardened, gvisor, vm, tee."),
@@ -42,8 +45,9 @@ OPTIONS: Final = (
     click.option("--up", help="Least bandwidth from the node."),
     click.option(
         "--tier",
-        help="silver, bronze, gold, a list with commas, or any: silver or bronze. By default "
-        "silver; any where there is a deadline: the cheapest that meets it.",
+        help="gold, silver, bronze, a list with commas, or any (silver or bronze). Without it "
+        "silver; with --deadline any, whichever is expected to cost least and meets it. "
+        "--no-preempt keeps bronze out.",
     ),
     click.option("--no-preempt", is_flag=True, help="No tier that may be interrupted."),
     click.option("--max-price", help="Most per GPU-hour, for example '0.45 USD/gpu-h'."),
@@ -66,7 +70,7 @@ def wanted_options(command: F) -> F:
 
 def constraints_of(wanted: dict[str, Any]) -> dict[str, Any]:
     """The options as the API takes them; what was not said is left out. Raises LocalFault."""
-    tier, *others = _tiers(tier_in(wanted), is_kept=wanted["no_preempt"])
+    tier, *others = tiers_in(wanted)
     price, total = _limits(wanted)
     given = {
         "gpus": wanted["gpus"],
@@ -99,10 +103,11 @@ def constraints_of(wanted: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in given.items() if value is not None and value != []}
 
 
-def tier_in(wanted: dict[str, Any]) -> str:
-    """The tiers that were named, or what is meant without."""
+def tiers_in(wanted: dict[str, Any]) -> list[str]:
+    """The tiers that were named, or what is meant without. Raises LocalFault."""
     named: str | None = wanted["tier"]
-    return named or ("any" if wanted["deadline"] else "silver")
+    usual = "any" if wanted["deadline"] else "silver"
+    return _tiers(named or usual, is_kept=wanted["no_preempt"])
 
 
 def worth_of(wanted: dict[str, Any], money: str) -> dict[str, int]:

@@ -32,7 +32,8 @@ def why(what: str, since_ms: int, home: Path | None, as_json: bool) -> None:
     """Say why JOB has no match, or why this owner has no work, and what would change that.
 
     A job's funnel is that of the offers in this node's book now; that of a POOL, a job on several
-    nodes, is of what one of them needs.
+    nodes, is of what one of them needs. A POOL is named by its id, which begins with pool-; @ is
+    the newest job.
     """
     node = find_home(home).socket
     if what == NO_WORK:

@@ -56,7 +56,10 @@ def add(
 def import_file(
     file: Path, tz: str | None, closed: bool, floor: str | None, home: Path | None, as_json: bool
 ) -> None:
-    """Add the events of an iCalendar FILE as one window."""
+    """Add the events of an iCalendar FILE as one window.
+
+    Nothing is added if any event would be misread; the error names it.
+    """
     with host_faults(f"read {file}"):
         try:
             events = file.read_text(encoding="utf-8")

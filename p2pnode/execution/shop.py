@@ -38,7 +38,7 @@ class Shop:
     close: Callable[[Lease, Sealed[Tick]], None]
     """State a lease up to this tick; once for each, however often it is called."""
     lapse: Callable[[Lease], None]
-    """Let the units of a lease without a job go. Raises LocalFault."""
+    """Let the units of a lease go whose renter does not come. Raises LocalFault."""
     renewal_of: Callable[[Digest], Lease | None]
     """The accepted lease in which the job of this one goes on; None if there is none."""
     preempt: Callable[[Lease, Millis, Millis | None], Millis | None]

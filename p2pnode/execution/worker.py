@@ -138,6 +138,9 @@ class Worker:
         await self._await_consent()
         self.meter.claim()
         let_off(self._shop, self.lease, outcome.body)
+
+    async def keep(self) -> None:
+        """Hold what the job left until the renter has it, or for as long as we agreed to."""
         kept_ms = course.kept_until_ms(self._shop.state_of(self.lease.id) or self.lease)
         with trio.move_on_after(max(0, kept_ms - self._now()) / 1_000):
             await self.consented.wait()

@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 JOBS_PENDING_MAX: Final = 256
 """Jobs that were sent with a lease request and wait for its GRANT, which follows at once."""
+LEFT_MAX: Final = 4
+"""Jobs of one renter whose output is kept though the renter stays away and their units are free."""
 OUTBID: Final = "a lease of a better tier needs it"
 SETTLE_BYTES_MAX: Final = 512
 LEASES_WAITING_MAX: Final = 1_024
@@ -51,6 +53,8 @@ class Workplace:
         self._refuses = refuses
         self._leases = leases
         self._workers: dict[Digest, Worker] = {}
+        self._left: dict[Digest, Worker] = {}
+        """Those of which only what the job left is still here, oldest first."""
         self._to_begin, self._begun = trio.open_memory_channel[Lease](LEASES_WAITING_MAX)
 
     @property
@@ -129,6 +133,7 @@ class Workplace:
         self._workers[lease.id] = worker
         try:
             await worker.run()
+            await self._keep(worker)
             folder = f"leases/{lease.id.hex()}"
             self._shop.cabinet.put(f"{folder}/done", b"")
             # Tick and outcome stay, as proof; what was run was the renter's business alone.
@@ -139,6 +144,17 @@ class Workplace:
             log.exception("lease abandoned", extra={"lease": worker.run_id, "why": str(fault)})
             return
         del self._workers[lease.id]
+
+    async def _keep(self, worker: Worker) -> None:
+        """What its job left waits for a renter that stays away; of each renter only the newest."""
+        if worker.job is None:
+            return
+        self._left[worker.lease.id] = worker
+        own = [each for each in self._left.values() if each.lease.renter == worker.lease.renter]
+        for each in own[:-LEFT_MAX]:
+            each.consented.set()
+        await worker.keep()
+        del self._left[worker.lease.id]
 
     def _job_of(self, lease: Lease) -> Job | None:
         """The job of this lease, moved from where it waited for the GRANT."""

@@ -72,7 +72,8 @@ class Breaks:
         """What was accepted, and what is too long ago."""
         for each in list(self._kept.values()):
             lease = self._lease(each.lease)
-            is_old = self._is_over(each, now) and each.at_ms + REST_MS <= now
+            over_ms = each.at_ms if lease is None else max(each.at_ms, lease.ended_ms)
+            is_old = self._is_over(each, now) and over_ms + REST_MS <= now
             if is_old or (lease is not None and lease.is_accepted):
                 self._drop(each.lease)
 

@@ -294,6 +294,8 @@ class Desk:
             entry = self._grant(take.request, broken, now)
         except Unavailable as taken:
             return encode(self._no_lease(sealed, No("TAKEN", str(taken)), now))
+        # First of all, since what is only noted may fail with our disk.
+        self._on_grant(entry)
         if broken:
             self._breaks.note(entry.id, sealed.signer, now)
         self.granted += 1
@@ -301,7 +303,6 @@ class Desk:
         self._holds.granted(sealed.body.bid, now)
         self._bids.pop(sealed.body.bid, None)
         log.info("lease granted", extra={"lease": entry.id.hex(), "renter": sealed.signer.hex()})
-        self._on_grant(entry)
         return encode(Reply(yes=entry.raw))
 
     def _no_lease(self, sealed: Sealed[LeaseRequest], no: No, now: Millis) -> Reply:

@@ -4,10 +4,10 @@ import shlex
 from typing import Final
 
 from p2pnode.matching.drivers import version_text
-from p2pnode.matching.regions import named_region
 from p2pnode.matching.search import Wish
 from p2pnode.matching.steps import VALUES, Step, Value
 from p2pnode.quantities import Money, format_money, format_rate, format_span
+from p2pnode.regions import named_region
 from p2pnode.words import instant_words
 from protocol.units import Micros, MillisSpan
 

@@ -10,9 +10,9 @@ from typing import Final
 
 from p2pnode.matching.book import Offer
 from p2pnode.matching.drivers import compute_of, version_of
-from p2pnode.matching.regions import regions_of
 from p2pnode.matching.search import FILTERS, NOTHING_KNOWN, Filter, Known, Wish
 from p2pnode.quantities import mib_ceil, parse_size, parse_span
+from p2pnode.regions import regions_of
 from protocol.answers import ISOLATIONS
 from protocol.errors import LocalFault
 

@@ -70,13 +70,25 @@ class Shelf:
 
 
 def shelves_of(gpus: tuple[Gpu, ...]) -> tuple[Shelf, ...]:
-    """The GPUs grouped by what a renter can tell apart."""
+    """The GPUs grouped by what a renter can tell apart.
+
+    A group is named by model and rank in memory, so that no more groups come about than there are
+    GPUs, however much of their memory others take and leave.
+    """
     alike: dict[tuple[str, Mebibytes, Literal["nvml", "simulated"]], list[Gpu]] = {}
     for gpu in gpus:
         alike.setdefault((gpu.model, gpu.vram, gpu.source), []).append(gpu)
+    ranks = {
+        (model, vram, source): sum(
+            (model, source) == (other, of) and more > vram for other, more, of in alike
+        )
+        for model, vram, source in alike
+    }
     return tuple(
         Shelf(
-            group=digest("unit-group", f"{source}/{vram}/{model}".encode())[:16],
+            group=digest("unit-group", f"{source}/{ranks[model, vram, source]}/{model}".encode())[
+                :16
+            ],
             model=model,
             vram=vram,
             source=source,

@@ -162,6 +162,19 @@ def test_a_lease_ends_when_more_has_been_metered_than_may_be_owed() -> None:
     assert not owner.line.is_enough(lease)
 
 
+def test_what_a_renter_that_stays_away_has_not_signed_counts_until_it_is_claimed() -> None:
+    owner = Owner(Money(Micros(PRICE), "USD"))
+    granted = owner.ledger.grant(sealed(hours(3)), at(0))
+    owner.time = at(HOUR)
+    owner.ledger.release(granted.id, owner.time, at_ms=owner.time, reason="unpaid")
+    owner.meter[granted.id] = PRICE
+    why = owner.refuses(hours(1, unit=UNIT2, nonce=1))
+    assert why == "would owe 0.50 USD, and may owe 0.25 USD"
+    # Nothing more comes of it.
+    owner.meter[granted.id] = 0
+    assert owner.refuses(hours(1, unit=UNIT2, nonce=1)) is None
+
+
 def test_money_of_a_test_network_is_never_at_risk() -> None:
     owner = Owner(Money(Micros(0), "TEST"))
     assert owner.refuses(replace(hours(24), money="TEST")) is None

@@ -4,8 +4,8 @@ import pytest
 
 from p2pnode.matching.drivers import CUDA, driver_for, version_of, version_text
 from p2pnode.matching.gpu_names import is_model
-from p2pnode.matching.regions import regions_of
 from p2pnode.matching.search import Wish, search
+from p2pnode.regions import regions_of
 from protocol.errors import LocalFault
 from protocol.units import Mebibytes
 from tests.p2pnode.test_search import make_offer
