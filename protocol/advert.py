@@ -168,6 +168,7 @@ def check_advert(
     certificate = read(advert.certificate, net)
     if certificate.feed != signer:
         raise PeerFault("advert.signer")
+    check_in_force(certificate, advert.issued_ms)
     check_in_force(certificate, now)
     return certificate
 

@@ -297,7 +297,7 @@ class Driver:
             await self._move(str(fault))
         elif taking is not UNSET:
             self._desk.failed(taking.owner)
-            avoid = (*self.file.avoid, taking.owner)
+            avoid = self.file.avoiding(taking.owner)
             self.change(taking=UNSET, avoid=avoid, why=str(fault))
         else:
             self.change(why=str(fault))

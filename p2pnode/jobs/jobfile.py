@@ -1,6 +1,6 @@
 """One job as the renter's node keeps it. Plain data; every change is written before it counts."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
@@ -37,6 +37,7 @@ State = Literal[
 """`primary`: in the hands of the renter's own primary. `matching`: no lease. `staging`, `running`:
 leased. `fetching`: ended, output on its way. `settling`: all is here, accounts are being closed.
 `done`: ended by itself. `failed`: it did not, see `why`."""
+AVOID_MAX: Final = 64
 ENDED: tuple[State, ...] = ("done", "failed")
 
 JOBFILE_BYTES_MAX = 1_048_576
@@ -121,7 +122,8 @@ class JobFile(Wire, frozen=True, kw_only=True):
     why: str = ""
     """What the state is waiting for, or why the job failed."""
     attempt: UInt = 1
-    avoid: Annotated[tuple[Key, ...], Meta(max_length=64)] = ()
+    avoid: Annotated[tuple[Key, ...], Meta(max_length=AVOID_MAX)] = ()
+    """Owners that failed, the newest last; see `avoiding`."""
     resting: Annotated[tuple[Resting, ...], Meta(max_length=64)] = ()
     is_renewable: Literal["yes"] | UnsetType = UNSET
     """Present: a lease ends before the job may, and the next one is taken in time."""
@@ -154,6 +156,10 @@ class JobFile(Wire, frozen=True, kw_only=True):
         found = converted(micros, money, wish)
         assert found is not None, "a lease is in the job's money or in one with a rate"
         return found
+
+    def avoiding(self, owner: PublicKey) -> tuple[Key, ...]:
+        """Whom to avoid once this owner has failed too; of too many the oldest are forgotten."""
+        return (*self.avoid, owner)[-AVOID_MAX:]
 
     def order(self, now: Millis) -> Order:
         """What is asked of the market now."""

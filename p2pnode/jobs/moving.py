@@ -36,7 +36,7 @@ def moved(
         resting, avoid = (*waiting[1 - RESTING_MAX :], rest), file.avoid
         give_up_ms = max(give_up_ms, until_ms + file.patience_ms)
     else:
-        resting, avoid = file.resting, (*file.avoid, lease.owner)
+        resting, avoid = file.resting, file.avoiding(lease.owner)
     preemptions = file.preemptions + is_preempted
     fallback = file.fallback
     is_enough = fallback is not UNSET and preemptions >= fallback.after

@@ -8,7 +8,7 @@ the scores that it has.
 """
 
 import math
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heapreplace
@@ -336,13 +336,23 @@ class _Picks:
     def __init__(self, query: Query) -> None:
         self._query = query
         self._found: list[Ranked] = []
+        """All of which may still be chosen."""
+        self._of_account: dict[PublicKey, list[Ranked]] = {}
         self._best: list[Ranked] | None = None
         self.cutoff: float = math.inf
 
     def add(self, offer: Offer, score: Micros) -> None:
         """Take an offer into account."""
-        insort(self._found, Ranked(score, offer.head[0], offer))
-        self._best, query = None, self._query
+        query, ranked = self._query, Ranked(score, offer.head[0], offer)
+        account = self._of_account.setdefault(offer.certificate.root, [])
+        if len(account) >= query.per_account:
+            # One with so many better ones of its account can never be chosen.
+            if ranked > account[-1]:
+                return
+            del self._found[bisect_left(self._found, account.pop())]
+        insort(account, ranked)
+        insort(self._found, ranked)
+        self._best = None
         if len(self._found) < query.least:
             return
         best = self.best()
@@ -361,14 +371,10 @@ class _Picks:
     def _chosen(self) -> list[Ranked]:
         query, band = self._query, self._band()
         chosen: list[Ranked] = []
-        of_account: dict[PublicKey, int] = {}
-        for ranked in self._found:
-            if len(chosen) >= query.most or (len(chosen) >= query.least and ranked.score > band):
+        for ranked in self._found[: query.most]:
+            if len(chosen) >= query.least and ranked.score > band:
                 break
-            account = ranked.offer.certificate.root
-            if of_account.get(account, 0) < query.per_account:
-                of_account[account] = of_account.get(account, 0) + 1
-                chosen.append(ranked)
+            chosen.append(ranked)
         return chosen
 
     def _band(self) -> int:

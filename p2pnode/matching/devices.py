@@ -33,6 +33,15 @@ class _Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Listed:
+    """What the newest advert of a group says."""
+
+    owner: PublicKey
+    marks: tuple[bytes, ...]
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rival:
     """Another owner that offers some of the same devices now."""
 
@@ -51,7 +60,8 @@ class Devices:
         """By owner, the one that was heard of last at the end."""
         self._heard_ms: dict[PublicKey, Millis] = {}
         self._owners: dict[bytes, dict[PublicKey, None]] = {}
-        self._of_group: dict[bytes, tuple[bytes, ...]] = {}
+        self._listed: dict[bytes, _Listed] = {}
+        self._groups_of: dict[PublicKey, set[bytes]] = {}
         self._count = 0
         self._number = 0
 
@@ -60,21 +70,34 @@ class Devices:
         owner, marks = offer.signer, marks_in(offer.advert)
         if not marks and owner not in self._claims:
             return
-        claims = self._claims.setdefault(owner, OrderedDict())
+        self._claims.setdefault(owner, OrderedDict())
         self._claims.move_to_end(owner)
         self._heard_ms[owner] = self._clock.now()
-        for mark in self._of_group.pop(offer.head[0], ()):
-            if mark in claims:
-                claims[mark].until_ms = 0
+        key, until_ms = offer.head[0], offer.advert.not_after_ms
+        self.drop(key)
         if offer.is_open and marks:
-            self._of_group[offer.head[0]] = marks
+            self._listed[key] = _Listed(owner=owner, marks=marks, until_ms=until_ms)
+            self._groups_of.setdefault(owner, set()).add(key)
             for mark in marks:
-                self._claim(owner, mark).until_ms = offer.advert.not_after_ms
+                claim = self._claim(owner, mark)
+                claim.until_ms = max(claim.until_ms, until_ms)
         self._tidy()
 
     def drop(self, key: bytes) -> None:
-        """See Follower: the claim has ended with its advert."""
-        self._of_group.pop(key, None)
+        """See Follower: a claim ends with its advert, unless another group of the owner has it."""
+        ended = self._listed.pop(key, None)
+        if ended is None:
+            return
+        groups = self._groups_of[ended.owner]
+        groups.remove(key)
+        others = [self._listed[group] for group in groups]
+        claims = self._claims.get(ended.owner, OrderedDict[bytes, _Claim]())
+        for mark in ended.marks:
+            if mark in claims:
+                left = (other.until_ms for other in others if mark in other.marks)
+                claims[mark].until_ms = max(left, default=0)
+        if not groups:
+            del self._groups_of[ended.owner]
 
     def rivals(self, owner: PublicKey, marks: tuple[bytes, ...] | None = None) -> list[Rival]:
         """Who else offers these devices of the owner now, or any of its; in order of their keys."""

@@ -42,8 +42,8 @@ class Hearing:
     """Reasons of offers that do not fit, of refusals and of failures, counted."""
     chosen: list[Digest] = field(default_factory=list)
     round: int = 0
-    presumed_ppm: dict[PublicKey, int] = field(default_factory=dict)
-    """How reliable a newcomer is taken to be in this auction."""
+    presumed_ppm: dict[bytes, int] = field(default_factory=dict)
+    """Group key -> how reliable its owner, a newcomer, is taken to be; it is asked in one round."""
 
     def count(self, reason: str) -> None:
         """One more offer that came to nothing."""

@@ -3,10 +3,9 @@
 Follows a book: its columns, how old its news is, and the own leases that adverts do not show yet.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import Final, Protocol
 
 from msgspec.structs import replace as with_fields
@@ -43,7 +42,9 @@ SILENT_MS: Final = MillisSpan(15_000)
 MEASURED_MAX: Final = 32
 """Owners that are measured at once, where a renter wants none that is far."""
 LOOKS_MAX: Final = 256
-"""Owners of whom it is asked whether they are newcomers, best first: many may have failed."""
+"""Offers of whose owners it is asked whether they are newcomers, best first: many may have failed.
+
+Of one account no more than may be among the best, so that none uses up the looks at others."""
 UNPLACED_US: Final = 2**63
 REFLECTED_MS: Final = MillisSpan(90_000)
 """An advert that does not show a lease by then has not heard of it, or its owner is gone."""
@@ -183,7 +184,7 @@ class Market:
         None in most auctions, and in all where the renter pays for certainty.
         """
         failed = sum(not self._thinks.is_clean(owner) for owner in self._tried)
-        is_sure = order.tier == "gold" or order.renews is not None
+        is_sure = "gold" in (order.tier, *order.choice.or_tiers) or order.renews is not None
         if is_sure or not tries_newcomer(seed, failed):
             return None
         query = replace(
@@ -192,10 +193,14 @@ class Market:
             most=NEWCOMERS_MAX,
             reliability_below_ppm=NEWCOMER_BELOW_PPM,
         )
-        looks = count()
+        looks = Counter[PublicKey]()
 
         def may_be(offer: Offer) -> bool:
-            return next(looks) < LOOKS_MAX and self._thinks.is_newcomer(offer.signer)
+            account = offer.certificate.root
+            if looks[account] >= PER_ACCOUNT_MAX or looks.total() >= LOOKS_MAX:
+                return False
+            looks[account] += 1
+            return self._thinks.is_newcomer(offer.signer)
 
         found = self._best(order, query, may_be)
         return next(iter(asked_of(found, seed=seed + NEWCOMER)), None)
@@ -216,15 +221,15 @@ class Market:
         )
 
     def _best(self, order: Order, query: Query, may_be: Callable[[Offer], bool]) -> list[Ranked]:
-        """The best offers that fit, of those that may be asked."""
+        """The best offers that fit, of those that may be asked; of others `may_be` is not asked."""
         wish, preferences = query.wish, order.choice.preferences()
         misfit = misfit_of(wish)
 
         def fits(offer: Offer) -> bool:
             return (
-                may_be(offer)
-                and self.shut_out(offer, order) is None
+                self.shut_out(offer, order) is None
                 and misfit(self.as_leased(offer, query.now), self.known_of(offer)) is None
+                and may_be(offer)
             )
 
         def unmet(offer: Offer) -> int:

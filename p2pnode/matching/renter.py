@@ -164,7 +164,7 @@ class Renter:
         if new is None:
             return shortlist
         best = max(self._reliability_ppm(offer.signer) for offer in shortlist)
-        answers.presumed_ppm[new.signer] = best
+        answers.presumed_ppm[new.head[0]] = best
         is_asked = any(offer.head[0] == new.head[0] for offer in shortlist)
         return shortlist if is_asked else [*shortlist, new]
 
@@ -247,7 +247,7 @@ class Renter:
                 answers.count("remedy")
                 return
             known = self._market.known_of(offer)
-            presumed_ppm = answers.presumed_ppm.get(offer.signer, 0)
+            presumed_ppm = answers.presumed_ppm.get(offer.head[0], 0)
             thought = judged(
                 offer,
                 reliability_ppm=max(self._reliability_ppm(offer.signer), presumed_ppm),
@@ -299,7 +299,7 @@ class Renter:
             taken = await self._take(taking, offer, answers)
             if taken is not None:
                 self._note_lease(offer, taken[0], len(bid.body.units))
-                if offer.signer in answers.presumed_ppm:
+                if offer.head[0] in answers.presumed_ppm:
                     self._market.note_tried(offer.signer)
                 return taking, *taken, bid.body
         return None

@@ -31,6 +31,9 @@ LOST_BELOW: Final = 24
 """Neighbours with whom none that was lost is dialled: the directory closes what it does not need
 from 32 on, and the two must not undo each other."""
 LOST_S: Final = 24 * 3_600
+LASTED_S: Final = 60.0
+"""Who was a neighbour for so long was one: twice the time after which the directory closes what a
+look-up opened. Others are not missed when they are gone, and are dialled ever less often."""
 
 
 @dataclass(slots=True)
@@ -41,6 +44,8 @@ class _Known:
     """What it said itself, or an invitation."""
     is_kept: bool
     """Bootstrap peers are never forgotten."""
+    has_failed: bool = False
+    """The last dial."""
     nearby: tuple[str, ...] = ()
     """What the local network says now; anybody there may say it."""
     backoff_s: float = BACKOFF_S_MIN
@@ -48,17 +53,20 @@ class _Known:
 
     def order(self) -> tuple[str, ...]:
         """The addresses as they are to be tried: hearsay first only when the others have failed."""
-        if self.backoff_s > BACKOFF_S_MIN:
+        if self.has_failed:
             return (*self.nearby, *self.addresses)
         return (*self.addresses, *self.nearby)
 
     def note(self, *, is_connected: bool) -> None:
-        """How a dial went; after each failure the next one has to wait longer."""
-        if is_connected:
-            self.backoff_s = BACKOFF_S_MIN
-        else:
-            self.not_before_s = trio.current_time() + self.backoff_s
-            self.backoff_s = min(self.backoff_s * 2, BACKOFF_S_MAX)
+        """How a dial went; the next one has to wait longer, until a connection lasts."""
+        self.has_failed = not is_connected
+        self.not_before_s = trio.current_time() + self.backoff_s
+        self.backoff_s = min(self.backoff_s * 2, BACKOFF_S_MAX)
+
+    def note_lasting(self) -> None:
+        """It was a neighbour for long."""
+        self.backoff_s = BACKOFF_S_MIN
+        self.not_before_s = 0.0
 
 
 class Peers:
@@ -82,11 +90,13 @@ class Peers:
             for peer, addresses in bootstrap.items()
             if peer != own
         }
+        self._since: dict[PeerId, float] = {}
+        """When each neighbour was first seen as one."""
         self._lost: dict[PeerId, float] = {}
-        """Neighbours that are none any more, by when that was seen, oldest first."""
+        """Lasting neighbours that are none any more, by when that was seen, oldest first."""
 
     def lost_since(self, peer: PeerId) -> float | None:
-        """When a new neighbour ceased to be one before, if it was; ask while being told of it."""
+        """When a new neighbour ceased to be one, if it was for long; ask while told of it."""
         return self._lost.get(peer)
 
     def learn(self, peer: PeerId, addresses: tuple[str, ...]) -> None:
@@ -161,23 +171,24 @@ class Peers:
 
     async def _notice(self, on_neighbour: Callable[[PeerId], None]) -> None:
         """Beside the dials, of which the slowest may take long."""
-        before: tuple[PeerId, ...] = ()
         while True:
             now = self._streams.neighbours()
             for peer in now:
-                if peer not in before:
+                if peer not in self._since:
                     on_neighbour(peer)
-            self._note_lost(before, now)
-            before = now
+            self._note_lost(now)
             await trio.sleep(LOOK_S)
 
-    def _note_lost(self, before: tuple[PeerId, ...], now: tuple[PeerId, ...]) -> None:
+    def _note_lost(self, now: tuple[PeerId, ...]) -> None:
         now_s = trio.current_time()
         for peer in now:
+            self._since.setdefault(peer, now_s)
             self._lost.pop(peer, None)
-        for peer in before:
-            if peer not in now:
+        for peer in [peer for peer in self._since if peer not in now]:
+            if now_s - self._since.pop(peer) >= LASTED_S:
                 self._lost[peer] = now_s
+                if (known := self._known.get(peer)) is not None:
+                    known.note_lasting()
         over = [peer for peer, at_s in self._lost.items() if now_s - at_s > LOST_S]
         for peer in over or list(self._lost)[:-LOST_MAX]:
             del self._lost[peer]

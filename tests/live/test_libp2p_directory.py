@@ -10,6 +10,7 @@ from libp2p.peer.id import ID
 from libp2p.peer.peerinfo import PeerInfo
 from multiaddr import Multiaddr
 
+from p2pnode.network import peers
 from p2pnode.network.libp2p_adapter import libp2p_directory
 from p2pnode.network.libp2p_adapter.kad_server import KAD
 from p2pnode.network.libp2p_adapter.libp2p_directory import DirectoryMode
@@ -124,6 +125,13 @@ async def test_connections_that_only_a_look_up_needed_are_closed(
             await until(lambda: unused.peer_id not in seeker.neighbours())
             assert used.peer_id in seeker.neighbours()
             assert one.peer_id in seeker.neighbours()
+            await seeker.connect(unused.peer_id, unused.addresses())
+            await trio.sleep(2 * libp2p_directory.LOOK_S)
+            assert unused.peer_id in seeker.neighbours()
+
+
+def test_what_a_look_up_opened_is_closed_before_it_counts_as_a_lasting_neighbour() -> None:
+    assert peers.LASTED_S >= 2 * libp2p_directory.IDLE_S
 
 
 @pytest.mark.slow

@@ -11,14 +11,15 @@ from p2pnode.matching.book import Offer
 from p2pnode.matching.judging import HAZARD_PPM_PER_HOUR
 from p2pnode.matching.renter import NoMatch, Renter, Taking, Won
 from protocol.advert import TierAsk
-from protocol.auction import Bid, Reply
+from protocol.auction import Bid, Reply, Rfq
 from protocol.errors import PeerFault
-from protocol.scoring import UNWEIGHED, AuctionRecord, Weights, check_auction
+from protocol.offers import group_key
+from protocol.scoring import PPM, UNWEIGHED, AuctionRecord, Weights, check_auction
 from protocol.units import Micros, Millis, MillisSpan
 from protocol.wire import pack, unpack
 from tests import make
 from tests.make import NET
-from tests.make_desk import Clock, Owner, order, posting, renter
+from tests.make_desk import Clock, Owner, order, posting, renter, shelf
 
 
 def owners_of(asks: list[int]) -> list[Owner]:
@@ -60,6 +61,51 @@ async def test_the_cheapest_wins_and_the_record_shows_why(
     assert won.taking.owner == owners[1].key.public
     assert check_auction(won.record, NET) == unpack_bid_of(won)
     assert set(asks_of(won.record)) == {500_000, 300_000, 400_000}
+
+
+OTHER_GROUP = bytes([7]) * 16
+OTHER_UNITS = tuple(bytes([7, number]) * 8 for number in range(2))
+
+
+class TwoGroups(Owner):
+    """One with two groups, of which it shows the renter the one or the other."""
+
+    shown: bytes = make.GROUP
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.desk._provider.stock((shelf(), shelf(group=OTHER_GROUP, units=OTHER_UNITS)))
+
+    def offer(self) -> Offer:
+        offer = super().offer()
+        key = group_key(self.key.public, self.shown)
+        return replace(
+            offer,
+            head=(key, *offer.head[1:]),
+            advert=with_fields(offer.advert, group=self.shown),
+        )
+
+
+async def test_a_newcomer_is_taken_for_better_in_the_one_offer_that_is_tried(
+    autojump_clock: trio.abc.Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    one, other = TwoGroups(10, clock), TwoGroups(10, clock)
+    other.shown = OTHER_GROUP
+    by = renter([one, other, Owner(11, clock)], clock)
+    monkeypatch.setattr(by, "_reliability_ppm", lambda o: 500_000 if o == one.key.public else PPM)
+    monkeypatch.setattr(by._market, "newcomer", lambda _order, **_seed: other.offer())
+    won = await rented(by)
+    judged = {
+        (rfq.body.owner, rfq.body.group): heard.judged.reliability_ppm
+        for heard in won.record.bids
+        for rfq in (unpack(heard.rfq, NET, Rfq),)
+    }
+    assert judged == {
+        (one.key.public, make.GROUP): 500_000,
+        (one.key.public, OTHER_GROUP): PPM,
+        (make.signer(11).public, make.GROUP): PPM,
+    }
 
 
 class BronzeToo(Owner):

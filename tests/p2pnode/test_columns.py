@@ -1,7 +1,8 @@
 """The columns find what a look at every offer by the exact rule finds, whatever came and went."""
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -20,7 +21,8 @@ from p2pnode.matching.packed import (
 )
 from p2pnode.matching.rows import Opinion
 from p2pnode.matching.search import Wish, misfit
-from protocol.advert import TIERS, Host, Surcharge, TierAsk, is_expired
+from protocol.advert import TIERS, Host, Surcharge, TierAsk, ask_for, is_expired
+from protocol.certificate import Certificate
 from protocol.gpu_class import gpu_class
 from protocol.limits import INT_MAX
 from protocol.scoring import PPM, UNWEIGHED, Weights, expected_cost
@@ -285,3 +287,32 @@ def test_of_thousands_only_few_are_looked_at_one_by_one(most: int) -> None:
     assert len(looked) < 2 * most
     columns.put(held[17])
     assert columns.best(query, fits=fits_all) == found
+
+
+class Counted:
+    """A certificate that counts how often it is asked whose it is."""
+
+    def __init__(self, root: PublicKey) -> None:
+        self._root = root
+        self.asked = 0
+
+    @property
+    def root(self) -> PublicKey:
+        self.asked += 1
+        return self._root
+
+
+def test_many_cheap_offers_of_one_account_cost_one_look_each() -> None:
+    held = many(2_000)
+    held.sort(key=lambda offer: ask_for(offer.advert, "silver") or 0)
+    theirs, dear = held[:-3], held[-3:]
+    crowd = Counted(make.signer(1).public)
+    query = Query(
+        wish=Wish(gpus=1), span_ms=MillisSpan(HOUR), now=make.NOW, band_ppm=20_000, least=4,
+        most=64, per_account=2,
+    )  # fmt: skip
+    of_one = [replace(offer, certificate=cast("Certificate", crowd)) for offer in theirs]
+    found = filled([*of_one, *dear]).best(query, fits=fits_all)
+    assert len(found) == query.least
+    assert [each.offer.certificate for each in found].count(cast("Certificate", crowd)) == 2
+    assert crowd.asked <= 2 * len(theirs)

@@ -99,6 +99,26 @@ def test_a_withdrawn_an_expired_and_a_changed_advert_contradict_nobody() -> None
     assert seer.rivals(2) == []
 
 
+@pytest.mark.parametrize("ends", ["withdrawn", "expired", "without it"])
+def test_a_device_that_went_to_another_group_stays_claimed_when_the_old_group_ends(
+    ends: str,
+) -> None:
+    seer = Seer()
+    seer.hear(2, MARKS[0])
+    seer.hear(1, MARKS[0], MARKS[1], group=bytes(16))
+    seer.wait(1)
+    seer.hear(2, MARKS[0])
+    seer.hear(1, MARKS[0], group=bytes([1]) * 16)
+    if ends == "expired":
+        seer.wait(LIFE_MS)
+    else:
+        state = "withdrawn" if ends == "withdrawn" else "open"
+        seer.hear(1, MARKS[1], group=bytes(16), state=state)
+    assert seer.rivals(2) == [(1, 1, False)]
+    seer.hear(1, MARKS[0], group=bytes([1]) * 16, state="withdrawn")
+    assert seer.rivals(2) == []
+
+
 @pytest.mark.parametrize(
     ("away_ms", "is_first"), [(REMEMBERED_MS, True), (REMEMBERED_MS + 1, False)]
 )

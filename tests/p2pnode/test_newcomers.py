@@ -4,14 +4,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as with_fields
 
-from p2pnode.matching.book import Book
+from p2pnode.matching.book import Book, Offer
 from p2pnode.matching.judging import HAZARD_PPM_PER_HOUR
 from p2pnode.matching.market import LOOKS_MAX, Market
 from p2pnode.matching.order import Choice, Order, Renewal
 from p2pnode.matching.spread import (
     NEWCOMER_BELOW_PPM,
     NEWCOMER_IN,
+    PER_ACCOUNT_MAX,
     TRIED_KEPT,
     tries_newcomer,
 )
@@ -36,6 +38,7 @@ from tests import make
 from tests.make_desk import Clock
 
 SEEDS = [number.to_bytes(16, "big") for number in range(4_096)]
+TRIES = next(seed for seed in SEEDS if tries_newcomer(seed))
 GOOD = Stall(history=history_of(990_000))
 NEW = Stall(history=NONE)
 CHEAP = Micros(ASK * 9 // 10)
@@ -87,12 +90,13 @@ def test_who_is_tried_has_a_clean_and_short_record() -> None:
     in_town(stalls, look)
 
 
-@pytest.mark.parametrize("wants", ["gold", "reliability", "renewal", "another owner"])
+@pytest.mark.parametrize("wants", ["gold", "gold too", "reliability", "renewal", "another owner"])
 def test_who_pays_for_certainty_tries_nobody(wants: str) -> None:
     def look(town: Town, market: Market) -> None:
         new = town.owners[1].signer.public
         order = {
             "gold": replace(town.order, tier="gold"),
+            "gold too": replace(town.order, choice=Choice(or_tiers=("gold",))),
             "reliability": replace(town.order, choice=Choice(reliability_ppm_min=500_001)),
             "renewal": replace(town.order, renews=Renewal(lease=Digest(bytes(32)), owner=new)),
             "another owner": replace(town.order, avoid=(new,)),
@@ -170,19 +174,48 @@ class AllHaveFailed:
         return None
 
 
-def test_a_crowd_that_has_failed_costs_a_bounded_number_of_looks() -> None:
-    thinks = AllHaveFailed()
-    here = Market(
+def market_of(thinks: AllHaveFailed) -> Market:
+    return Market(
         Book(make.GENESIS, read=read_certificate),
         own=make.RENTER.public,
         thinks=thinks,
         lease=lambda _lease: None,
         clock=Clock(),
     )
+
+
+def test_a_crowd_that_has_failed_costs_a_bounded_number_of_looks() -> None:
+    thinks = AllHaveFailed()
+    here = market_of(thinks)
     for number in range(LOOKS_MAX + 50):
         here.put(offer(number, {"silver": ASK + number}))
     order = replace(ORDER, money="TEST")
     assert len(here.shortlist(order, seed=SEEDS[0], but=set())) > 0
-    seed = next(each for each in SEEDS if tries_newcomer(each))
-    assert here.newcomer(order, seed=seed) is None
+    assert here.newcomer(order, seed=TRIES) is None
     assert len(thinks.asked) == LOOKS_MAX
+
+
+class OneIsNew(AllHaveFailed):
+    def __init__(self, new: Offer) -> None:
+        super().__init__()
+        self._new = new
+
+    def is_newcomer(self, owner: PublicKey) -> bool:
+        return super().is_newcomer(owner) or owner == self._new.signer
+
+
+@pytest.mark.parametrize("how", ["one account", "failed before"])
+def test_a_crowd_of_cheaper_offers_does_not_hide_a_newcomer(how: str) -> None:
+    new = offer(LOOKS_MAX + 50, {"silver": 2 * ASK})
+    thinks = OneIsNew(new)
+    here = market_of(thinks)
+    crowd = [offer(number, {"silver": ASK + number}) for number in range(LOOKS_MAX + 50)]
+    if how == "one account":
+        root = make.signer(1).public
+        crowd = [replace(o, certificate=with_fields(o.certificate, root=root)) for o in crowd]
+    for each in (*crowd, new):
+        here.put(each)
+    avoid = tuple(each.signer for each in crowd) if how == "failed before" else ()
+    order = replace(ORDER, money="TEST", avoid=avoid)
+    assert here.newcomer(order, seed=TRIES) == new
+    assert len(thinks.asked) <= PER_ACCOUNT_MAX + 1

@@ -13,7 +13,7 @@ from p2pnode.matching.search import Wish
 from p2pnode.network.gossip import Feed
 from p2pnode.network.memory_transport import MemoryHub, MemoryTransport
 from p2pnode.network.peer_text import peer_text
-from p2pnode.network.peers import NEIGHBOURS_WANTED
+from p2pnode.network.peers import LASTED_S, NEIGHBOURS_WANTED
 from p2pnode.network.transport import Verdict
 from p2pnode.ports import Ports
 from p2pnode.reputation_views import reputation_of
@@ -208,7 +208,7 @@ async def test_c7_who_was_listed_while_others_were_out_of_reach_is_listed_anew(
     await trio.sleep(60)
     before = listing.announced
     hub.heal()
-    await trio.sleep(HEARTBEAT_S)
+    await trio.sleep(HEARTBEAT_S + LASTED_S)
     assert listing.announced == before  # nothing was said that the far one has missed
     hub.cut(far.peer, owner.peer)
     await trio.sleep(4_000)
@@ -223,7 +223,7 @@ async def test_c7_two_parts_find_together_though_each_has_neighbours_enough(
     party: Party, hub: MemoryHub, autojump_clock: trio.abc.Clock
 ) -> None:
     sides = [[await party.add(ask=300_000) for _ in range(10)] for _ in range(2)]
-    await trio.sleep(20)
+    await trio.sleep(LASTED_S + 10)
     for one in sides[0]:
         for other in sides[1]:
             hub.cut(one.peer, other.peer)

@@ -7,7 +7,7 @@ import trio
 from p2pnode.network import peers as peers_module
 from p2pnode.network.memory_transport import MemoryHub, MemoryTransport
 from p2pnode.network.peer_text import address_text, bootstrap_of, peer_of, peer_text
-from p2pnode.network.peers import Peers
+from p2pnode.network.peers import LASTED_S, Peers
 from p2pnode.network.transport import Found
 from protocol.errors import LocalFault, Unavailable
 from protocol.signing import Signer, peer_id_of
@@ -193,7 +193,7 @@ async def test_a_lost_neighbour_is_dialled_again_until_there_are_very_many_other
     for transport in (ours, theirs, *crowd):
         await nursery.start(transport.run)
     await nursery.start(make_peers(ours, {peer(2): ("/memory/2",)}).run, lambda _peer: None)
-    await trio.sleep(2)
+    await trio.sleep(LASTED_S + 2)
     hub.cut(peer(1), peer(2))
     for transport in crowd:
         await transport.connect(peer(1), ("/memory/1",))
@@ -201,3 +201,55 @@ async def test_a_lost_neighbour_is_dialled_again_until_there_are_very_many_other
     hub.heal()
     await trio.sleep(peers_module.BACKOFF_S_MAX + 1)
     assert (peer(2) in ours.neighbours()) is is_back
+
+
+@pytest.mark.parametrize(("lasts_s", "is_back"), [(LASTED_S / 2, False), (LASTED_S + 1, True)])
+async def test_of_neighbours_that_are_gone_those_are_missed_that_were_there_for_long(
+    nursery: trio.Nursery, autojump_clock: trio.abc.Clock, lasts_s: float, is_back: bool
+) -> None:
+    hub = MemoryHub()
+    ours, theirs = make_transport(hub, 1), make_transport(hub, 2)
+    crowd = [make_transport(hub, number) for number in range(10, 18)]
+    for transport in (ours, theirs, *crowd):
+        await nursery.start(transport.run)
+    peers = make_peers(ours, {})
+    await nursery.start(peers.run, lambda _peer: None)
+    for transport in crowd:
+        await transport.connect(peer(1), ("/memory/1",))
+    peers.learn(peer(2), ("/memory/2",))
+    await peers.reach(peer(2))  # as a look-up does
+    await trio.sleep(lasts_s)
+    hub.cut(peer(1), peer(2))
+    hub.heal()
+    await trio.sleep(3_600)
+    assert (peer(2) in ours.neighbours()) is is_back
+
+
+class HungUpOn(MemoryTransport):
+    """Whoever it dials takes the call, and hangs up after a while."""
+
+    def __init__(self, hub: MemoryHub, after_s: float) -> None:
+        super().__init__(hub, peer(1), "/memory/1")
+        self._medium = hub
+        self._after_s = after_s
+        self.dials = 0
+
+    async def connect(self, peer: PeerId, addresses: tuple[str, ...]) -> None:
+        self.dials += 1
+        await super().connect(peer, addresses)
+        await trio.sleep(self._after_s)
+        self._medium.cut(self.peer_id, peer)
+        self._medium.heal()
+
+
+@pytest.mark.parametrize("after_s", [0.0, 3.0])
+async def test_a_peer_that_hangs_up_is_dialled_ever_less_often(
+    nursery: trio.Nursery, autojump_clock: trio.abc.Clock, after_s: float
+) -> None:
+    hub = MemoryHub()
+    ours, theirs = HungUpOn(hub, after_s), make_transport(hub, 2)
+    for transport in (ours, theirs):
+        await nursery.start(transport.run)
+    await nursery.start(make_peers(ours, {peer(2): ("/memory/2",)}).run, lambda _peer: None)
+    await trio.sleep(40 * peers_module.BACKOFF_S_MAX)
+    assert 20 <= ours.dials <= 45

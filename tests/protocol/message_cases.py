@@ -132,6 +132,10 @@ def advert_rules() -> list[Case]:
             certificate=make.CERTIFICATE),
         c("under a certificate that is over", "certificate.time",
             certificate=make.signed_certificate(not_after_ms=Millis(NOW - 1))),
+        c("issued before its certificate began", "certificate.time", issued_ms=Millis(NOW - 1),
+            not_after_ms=Millis(NOW + 1), certificate=make.signed_certificate(not_before_ms=NOW)),
+        c("issued as its certificate began", None,
+            certificate=make.signed_certificate(not_before_ms=NOW)),
         c("with every field", None, **_every_field()),
         c("withdrawn", None, state="withdrawn"),
     ]  # fmt: skip

@@ -246,7 +246,10 @@ class Libp2pDirectory:
         for connection in open_connections(self._host.network):
             protocols = [str(stream.get_protocol()) for stream in connection.get_streams()]
             is_used = any(protocol.startswith(_OURS) for protocol in protocols)
-            if connection.muxed_conn.peer_id.to_bytes() in old and not is_used:
+            peer = PeerId(connection.muxed_conn.peer_id.to_bytes())
+            if peer in old and not is_used:
+                # Forgotten first: whoever dials it from now on wants it.
+                self._dialled.pop(peer, None)
                 await close_connection(connection)
 
     def _neighbours(self) -> list[PeerId]:
