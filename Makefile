@@ -11,7 +11,7 @@ READY := .venv/ready
 LEDGER_TESTS := tests/ledger tests/model tests/protocol tests/sim tests/test_tidy.py
 NODE_TESTS := tests --ignore=tests/ledger --ignore=tests/model --ignore=tests/protocol --ignore=tests/sim --ignore=tests/test_tidy.py
 
-.PHONY: help setup demo test quick live lint fix shows night lock
+.PHONY: help setup demo test cover quick live lint fix shows night lock
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -32,6 +32,12 @@ demo: $(READY) ## set up, then run a whole network on this machine, once
 
 test: $(READY) ## set up, then run all tests that need no socket, engine or GPU
 	@# In two halves at once: as a rule there are two cores.
+	export HYPOTHESIS_PROFILE=ci; \
+	$(PY) -m pytest -q $(LEDGER_TESTS) & first=$$!; \
+	$(PY) -m pytest -q $(NODE_TESTS) || second=$$?; \
+	wait $$first; exit $${second:-0}
+
+cover: $(READY) ## the same tests, twice as slow, and what of protocol and ledger they do not reach
 	$(PY) -m coverage erase
 	export HYPOTHESIS_PROFILE=ci; \
 	$(PY) -m coverage run --parallel-mode -m pytest -q $(LEDGER_TESTS) & first=$$!; \
@@ -67,6 +73,7 @@ night: $(READY) ## what takes longer: many examples, many seeds, a bare Debian
 	for seed in $$(seq 1 200); do $(PY) -m testnet world --seed $$seed | tail -n 1; done
 	$(PY) -m testnet replicas
 	bash .ci/bare
+	$(MAKE) cover
 
 lock: ## resolve requirements.lock anew
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \

@@ -229,6 +229,11 @@ def test_what_is_closed_is_taken_out_in_one_pass() -> None:
 
 
 @pytest.fixture
+def calendars_at_once() -> None:
+    """Not here: these look at where calendars are worked out."""
+
+
+@pytest.fixture
 def party(tmp_path: Path, nursery: trio.Nursery) -> Party:
     return Party(tmp_path, nursery, MemoryHub())
 
