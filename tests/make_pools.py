@@ -136,7 +136,9 @@ class _Stand:
 
 
 @dataclass
-class _Thinks:
+class Thinks:
+    """See market.Thinks: everybody is sure, but for whom it is said."""
+
     reliability: dict[PublicKey, int]
 
     def reliability_ppm(self, owner: PublicKey) -> int:
@@ -168,7 +170,7 @@ def pooling(
     market = Market(
         _Stand(holders),
         own=make.RENTER.public,
-        thinks=_Thinks(reliability or {}),
+        thinks=Thinks(reliability or {}),
         lease=lambda _lease: None,
         clock=clock,
         estimate_us=lambda offer: (seem_us or {}).get(offer.signer),

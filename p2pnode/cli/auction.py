@@ -15,6 +15,12 @@ from protocol.limits import AUCTION_BYTES_MAX
 
 EXIT_DEVIATES = 1
 
+save_option = click.option(
+    "--save",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the auction's record to this new file, for `auction verify` anywhere.",
+)
+
 
 @click.group()
 def auction() -> None:

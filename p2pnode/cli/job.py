@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from p2pnode.cli.auction import print_bids
+from p2pnode.cli.auction import print_bids, save_option
 from p2pnode.cli.client import get, get_bytes, post
 from p2pnode.cli.exits import ENDED, exit_code
 from p2pnode.cli.output import (
@@ -150,11 +150,7 @@ def cancel(name: str, home: Path | None, as_json: bool) -> None:
 
 @job.command()
 @click.argument("name")
-@click.option(
-    "--save",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the auction's record to this new file, for `auction verify` anywhere.",
-)
+@save_option
 @home_option
 @json_option
 def bids(name: str, save: Path | None, home: Path | None, as_json: bool) -> None:

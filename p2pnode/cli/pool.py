@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from p2pnode.cli.auction import print_pool_bids
+from p2pnode.cli.auction import print_pool_bids, save_option
 from p2pnode.cli.client import get, get_bytes, post
 from p2pnode.cli.output import home_option, json_option, note, print_document, print_table, say
 from p2pnode.cli.several import pool_summary
@@ -74,11 +74,7 @@ def cancel(name: str, home: Path | None, as_json: bool) -> None:
 
 @pool.command()
 @click.argument("name", metavar="POOL")
-@click.option(
-    "--save",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the auction's record to this new file, for `auction verify` anywhere.",
-)
+@save_option
 @home_option
 @json_option
 def bids(name: str, save: Path | None, home: Path | None, as_json: bool) -> None:

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 JOBS_PENDING_MAX: Final = 256
 """Jobs that were sent with a lease request and wait for its GRANT, which follows at once."""
 LEFT_MAX: Final = 4
-"""Jobs of one renter whose output is kept though the renter stays away and their units are free."""
+"""Jobs of one renter whose output is kept once their units have been free for an hour."""
 OUTBID: Final = "a lease of a better tier needs it"
 SETTLE_BYTES_MAX: Final = 512
 LEASES_WAITING_MAX: Final = 1_024

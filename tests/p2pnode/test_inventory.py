@@ -7,7 +7,8 @@ import pytest
 import trio
 
 from p2pnode.execution.fake_engine import FakeEngine, Script
-from p2pnode.gpus import Gpu, GpuUse
+from p2pnode.execution.workplace import LEFT_MAX
+from p2pnode.gpus import Gpu, GpuUse, SimulatedGpus
 from p2pnode.identity import Identity
 from p2pnode.inventory import ENDING_S
 from p2pnode.matching.search import Wish, search
@@ -272,6 +273,29 @@ async def test_c1_a_wiped_engine_ends_the_lease_with_a_reason_and_frees_the_gpu(
     # It moves, finds nobody else, and this owner is avoided.
     file = await ended(renter, job.id)
     assert (file.attempt, file.state) == (2, "failed")
+
+
+async def test_of_a_renter_that_stays_away_only_the_last_jobs_are_kept(
+    party: Party, autojump_clock: trio.abc.Clock
+) -> None:
+    gpus = SimulatedGpus(model="RTX 4090", vram=Mebibytes(WHOLE), count=LEFT_MAX + 2)
+    await party.add(ask=None)
+    owner = await party.start(
+        party.build(ask=300_000, gpu=gpus, script=lambda _run: Script(lasts_ms=MillisSpan(60_000)))
+    )
+    renter = await party.add(ask=None)
+    await trio.sleep(3)
+    limits = make_limits(time_ms=86_400_000)
+    for _ in range(gpus.count):
+        renter.node.jobs.submit(make_submission(renter.node, limits=limits))
+    await trio.sleep(30)
+    await stop(renter)
+    leases = owner.node.books.leases()
+    assert len(leases) == gpus.count
+    await trio.sleep(3_000)
+    assert sum(owner.node.workplace.worker(each.id) is not None for each in leases) == gpus.count
+    await trio.sleep(2_000)
+    assert sum(owner.node.workplace.worker(each.id) is not None for each in leases) == LEFT_MAX
 
 
 async def test_what_a_job_left_waits_for_a_renter_that_comes_hours_after_its_gpu_is_free(

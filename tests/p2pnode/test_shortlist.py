@@ -10,7 +10,6 @@ from msgspec.structs import replace as with_fields
 
 from ledger.fold import Lease
 from p2pnode.matching.book import Follower, Offer
-from p2pnode.matching.judging import HAZARD_PPM_PER_HOUR
 from p2pnode.matching.market import Market
 from p2pnode.matching.spread import (
     BAND_PPM,
@@ -25,9 +24,10 @@ from p2pnode.matching.spread import (
 )
 from protocol.gpu_class import GpuClass
 from protocol.scoring import PPM
-from protocol.units import Digest, Millis, PublicKey
+from protocol.units import Digest, Millis
 from tests import make
 from tests.make_desk import Clock, Owner, order
+from tests.make_pools import Thinks
 
 LARGE = GpuClass(24)
 
@@ -52,28 +52,11 @@ class Stand:
             follower.put(offer)
 
 
-class Thinks:
-    def reliability_ppm(self, _owner: PublicKey) -> int:
-        return PPM
-
-    def hazard_ppm_per_hour(self, _owner: PublicKey) -> int:
-        return HAZARD_PPM_PER_HOUR
-
-    def is_clean(self, _owner: PublicKey) -> bool:
-        return True
-
-    def is_newcomer(self, _owner: PublicKey) -> bool:
-        return False
-
-    def bars(self, _peer: PublicKey) -> str | None:
-        return None
-
-
 def market(stand: Stand, clock: Clock, leases: dict[Digest, Any] | None = None) -> Market:
     return Market(
         stand,
         own=make.RENTER.public,
-        thinks=Thinks(),
+        thinks=Thinks({}),
         lease=lambda lease: cast("Lease | None", (leases or {}).get(lease)),
         clock=clock,
     )
